@@ -1,0 +1,62 @@
+"""What one engine process is told when it starts.
+
+Everything that is derived (dtype actually used, number of blocks, context length that fits) is not
+here but in `EngineFacts`: this is the question, that is the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from octavo.errors import InvalidSpec
+
+DTYPES = ("auto", "bfloat16", "float16", "float32")
+KV_CACHE_DTYPES = ("auto", "float32", "bf16", "fp16")
+DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Arguments of one engine; invalid combinations are refused when the value is made."""
+
+    model_dir: Path
+    served_model_name: str
+    revision: str = ""
+    """The commit the files were fetched at; empty for a directory of unknown origin."""
+    dtype: str = "auto"
+    """Of weights and activations; `auto` is the checkpoint's own."""
+    kv_cache_dtype: str = "auto"
+    """`auto` is that of the activations."""
+    device: str = "cpu"
+    max_model_len: int | None = None
+    """None: the model's own, lowered to what the pool holds."""
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    block_size: int = 16
+    planned_kv_blocks: int | None = None
+    """What the operator planned; the engine allocates the lesser of this and what it measured."""
+    num_kv_blocks: int | None = None
+    """Exactly this many usable blocks, without measuring (tests and benchmarks)."""
+    memory_limit_bytes: int | None = None
+    """None: the cgroup's limit, or else 90 % of what the machine has available."""
+    max_waiting: int = 1024
+    """Requests that may wait; one more is refused."""
+    enable_prefix_caching: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be right, by name."""
+        for name, allowed in (("dtype", DTYPES), ("kv_cache_dtype", KV_CACHE_DTYPES), ("device", DEVICES)):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise InvalidSpec(f"{name}: must be one of {', '.join(allowed)}, got {value!r}")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting"):
+            _require_positive(name, getattr(self, name))
+        for name in ("max_model_len", "planned_kv_blocks", "num_kv_blocks", "memory_limit_bytes"):
+            if getattr(self, name) is not None:
+                _require_positive(name, getattr(self, name))
+
+
+def _require_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise InvalidSpec(f"{name}: must be at least 1, got {value}")

@@ -1,0 +1,137 @@
+"""What goes into the engine and what comes out: plain frozen values, safe to pass between threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from octavo.errors import InvalidSpec
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+MAX_LOGPROBS: Final = 20
+"""Alternatives per token that a client may ask for (the OpenAI API's limit)."""
+
+REFUSED_TOO_LONG: Final = "ContextTooLong"
+"""Prompt, or prompt and asked output, exceed the context length."""
+REFUSED_NEVER_FITS: Final = "ExceedsCacheCapacity"
+"""The whole KV cache would not hold this one request."""
+REFUSED_QUEUE_FULL: Final = "QueueFull"
+"""Too many requests wait already: try again later (HTTP 429)."""
+REFUSED_INVALID: Final = "InvalidRequest"
+"""Token ids outside the vocabulary, an empty prompt and the like."""
+REFUSED_DUPLICATE_ID: Final = "DuplicateRequestId"
+"""A request with this id is in flight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How one request's tokens are chosen and when it ends."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 is off."""
+    min_p: float = 0.0
+    seed: int | None = None
+    """The same seed draws the same random numbers whatever else is in the batch; None: unpredictable."""
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    """No end-of-sequence or stop id before this many tokens."""
+    logprobs: int | None = None
+    """None: none. 0: the chosen token's only. n: the n most likely besides."""
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their ranges, by name; NaN is outside of every range."""
+        _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
+        _require(0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, "0 to max_tokens")
+        _require(
+            0.0 <= self.temperature and math.isfinite(self.temperature),
+            "temperature",
+            self.temperature,
+            "finite and at least 0",
+        )
+        _require(0.0 < self.top_p <= 1.0, "top_p", self.top_p, "above 0 and at most 1")
+        _require(self.top_k >= 0, "top_k", self.top_k, "at least 0 (0 is off)")
+        _require(0.0 <= self.min_p <= 1.0, "min_p", self.min_p, "0 to 1")
+        _require(-2.0 <= self.presence_penalty <= 2.0, "presence_penalty", self.presence_penalty, "-2 to 2")
+        _require(
+            -2.0 <= self.frequency_penalty <= 2.0, "frequency_penalty", self.frequency_penalty, "-2 to 2"
+        )
+        _require(
+            0.0 < self.repetition_penalty and math.isfinite(self.repetition_penalty),
+            "repetition_penalty",
+            self.repetition_penalty,
+            "finite and above 0",
+        )
+        if self.logprobs is not None:
+            _require(0 <= self.logprobs <= MAX_LOGPROBS, "logprobs", self.logprobs, f"0 to {MAX_LOGPROBS}")
+        for token_id, bias in self.logit_bias.items():
+            _require(-100.0 <= bias <= 100.0, f"logit_bias[{token_id}]", bias, "-100 to 100")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Temperature 0: the most likely token, no random number drawn."""
+        return self.temperature == 0.0
+
+
+def _require(holds: bool, name: str, value: float, expected: str) -> None:
+    if not holds:
+        raise InvalidSpec(f"{name}: must be {expected}, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRequest:
+    """One prompt, tokenized, and how to continue it."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+    arrival: float
+    """On the clock that `LLMEngine.step(now)` is given."""
+    cache_salt: str = ""
+    """Requests share cached blocks only when their salts are equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """The log-probability of one generated token and of the most likely ones, most likely first.
+
+    They are those of the model's own distribution: before temperature, penalties and truncation.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEvent:
+    """What one step did for one request."""
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """One for each of `token_ids`, if asked for."""
+    finish_reason: FinishReason | None = None
+    """Set on the last event of a request, and only there."""
+    error: str | None = None
+    num_cached_tokens: int = 0
+    """Prompt tokens whose keys and values came from the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An expected "no" to a request, fit to show to the client."""
+
+    reason: str
+    message: str
