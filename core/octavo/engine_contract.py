@@ -1,0 +1,117 @@
+"""What the operator and the engine agree on: metric names, paths, ports, flags and files.
+
+Both sides import these names, so that neither can drift. Metric names that start with `vllm:` are
+those of vLLM, verbatim: dashboards, KEDA recipes and the Gateway API Inference Extension read them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# HTTP -------------------------------------------------------------------------------------------
+DEFAULT_PORT: Final = 8000
+HEALTH_PATH: Final = "/health"
+"""200 while the engine thread's heartbeat is fresh, else 503."""
+READY_PATH: Final = "/ready"
+"""200 once one token was generated at start and until the drain begins, else 503."""
+METRICS_PATH: Final = "/metrics"
+VERSION_PATH: Final = "/version"
+
+# Files ------------------------------------------------------------------------------------------
+MODELS_ROOT: Final = "/models"
+"""Where the model volume is mounted in a pod; a model lies in `/models/<commit>`."""
+MANIFEST_FILE: Final = ".octavo-manifest.json"
+"""Written beside the fetched files: repository, commit, and path, size and digest of each file."""
+VERIFIED_FILE: Final = ".verified"
+"""Written last by `octavo-engine fetch`: every file matched its digest. Holds the manifest's digest."""
+TERMINATION_LOG: Final = "/dev/termination-log"
+"""JSON `{"reason": CamelCase, "message": text}`, at most 4096 bytes, written by a failed fetch or serve."""
+
+# Reasons that a termination message can carry ---------------------------------------------------
+REASON_REPO_NOT_FOUND: Final = "RepositoryNotFound"
+REASON_REVISION_NOT_FOUND: Final = "RevisionNotFound"
+REASON_GATED: Final = "AccessDenied"
+REASON_FILE_MISSING: Final = "FileMissing"
+REASON_DIGEST_MISMATCH: Final = "DigestMismatch"
+REASON_DISK_FULL: Final = "DiskFull"
+REASON_HUB_UNAVAILABLE: Final = "HubUnavailable"
+REASON_INSUFFICIENT_MEMORY: Final = "InsufficientMemory"
+REASON_UNSUPPORTED_MODEL: Final = "UnsupportedModel"
+REASON_INVALID_ARGUMENTS: Final = "InvalidArguments"
+
+# Flags of `octavo-engine serve` that the operator renders (a user's `spec.engine.args` may not repeat them)
+FLAG_MODEL: Final = "--model"
+FLAG_SERVED_MODEL_NAME: Final = "--served-model-name"
+FLAG_REVISION: Final = "--revision"
+FLAG_HOST: Final = "--host"
+FLAG_PORT: Final = "--port"
+FLAG_MAX_MODEL_LEN: Final = "--max-model-len"
+FLAG_MAX_NUM_SEQS: Final = "--max-num-seqs"
+FLAG_MAX_NUM_BATCHED_TOKENS: Final = "--max-num-batched-tokens"
+FLAG_PLANNED_KV_BLOCKS: Final = "--planned-kv-blocks"
+FLAG_BLOCK_SIZE: Final = "--block-size"
+FLAG_KV_CACHE_DTYPE: Final = "--kv-cache-dtype"
+FLAG_DRAIN_ACCEPT_SECONDS: Final = "--drain-accept-seconds"
+FLAG_SHUTDOWN_TIMEOUT: Final = "--shutdown-timeout"
+
+RESERVED_FLAGS: Final = frozenset(
+    {
+        FLAG_MODEL,
+        FLAG_SERVED_MODEL_NAME,
+        FLAG_REVISION,
+        FLAG_HOST,
+        FLAG_PORT,
+        FLAG_MAX_MODEL_LEN,
+        FLAG_MAX_NUM_SEQS,
+        FLAG_PLANNED_KV_BLOCKS,
+        FLAG_BLOCK_SIZE,
+        FLAG_KV_CACHE_DTYPE,
+        FLAG_DRAIN_ACCEPT_SECONDS,
+        FLAG_SHUTDOWN_TIMEOUT,
+    }
+)
+
+# Flags of `octavo-engine fetch` -----------------------------------------------------------------
+FLAG_FETCH_URI: Final = "--uri"
+FLAG_FETCH_REVISION: Final = "--revision"
+FLAG_FETCH_TO: Final = "--to"
+
+# Metrics: vLLM's names --------------------------------------------------------------------------
+LABEL_MODEL: Final = "model_name"
+
+NUM_REQUESTS_RUNNING: Final = "vllm:num_requests_running"
+NUM_REQUESTS_WAITING: Final = "vllm:num_requests_waiting"
+KV_CACHE_USAGE: Final = "vllm:kv_cache_usage_perc"
+"""A ratio, 0 to 1, in spite of its name (vLLM's own)."""
+NUM_PREEMPTIONS: Final = "vllm:num_preemptions_total"
+PROMPT_TOKENS: Final = "vllm:prompt_tokens_total"
+GENERATION_TOKENS: Final = "vllm:generation_tokens_total"
+REQUEST_SUCCESS: Final = "vllm:request_success_total"
+"""Labelled `finished_reason`: stop or length."""
+TIME_TO_FIRST_TOKEN: Final = "vllm:time_to_first_token_seconds"
+INTER_TOKEN_LATENCY: Final = "vllm:inter_token_latency_seconds"
+E2E_REQUEST_LATENCY: Final = "vllm:e2e_request_latency_seconds"
+REQUEST_QUEUE_TIME: Final = "vllm:request_queue_time_seconds"
+CACHE_CONFIG_INFO: Final = "vllm:cache_config_info"
+"""Labels `block_size` and `num_gpu_blocks` (vLLM's name for the number of KV blocks)."""
+
+# Metrics: Octavo's own --------------------------------------------------------------------------
+REQUESTS_ARRIVED: Final = "octavo_requests_arrived_total"
+REQUESTS_ADMITTED: Final = "octavo_requests_admitted_total"
+REQUESTS_FINISHED: Final = "octavo_requests_finished_total"
+"""Labelled `reason`: stop, length, abort, error."""
+RECOMPUTED_TOKENS: Final = "octavo_recomputed_tokens_total"
+CACHED_PROMPT_TOKENS: Final = "octavo_cached_prompt_tokens_total"
+STEPS: Final = "octavo_engine_steps_total"
+STEP_SECONDS: Final = "octavo_engine_step_seconds_total"
+KV_BLOCKS: Final = "octavo_kv_blocks"
+"""Labelled `state`: total, referenced, cached, free."""
+MAX_SEQUENCES: Final = "octavo_max_sequences"
+MEASURED_KV_BLOCKS: Final = "octavo_measured_kv_blocks"
+"""What the engine's own budget would hold, measured without looking at the plan."""
+PLANNED_KV_BLOCKS: Final = "octavo_planned_kv_blocks"
+DRAINING: Final = "octavo_draining"
+TTFT_SECONDS: Final = "octavo_ttft_seconds"
+TPOT_SECONDS: Final = "octavo_request_tpot_seconds"
+ENGINE_INFO: Final = "octavo_engine_info"
+"""Labels `revision` (the commit), `manifest_digest`, `device`, `dtype`, `kernel_path`, `version`."""
