@@ -1,0 +1,73 @@
+# Octavo's commands. `make help` lists them; every target that needs a tool says which.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV    ?= .venv
+PYTHON  ?= python3
+BIN     := $(VENV)/bin
+CLUSTER ?= local
+
+export OCTAVO_STATE ?= $(CURDIR)/.octavo
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help setup demo demo-down check format generate test test-fast test-cluster test-e2e images cluster cluster-down constraints clean
+
+help: ## List the targets
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.installed ## Make .venv with octavo, octavo-engine and the development tools
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@echo "setup: installing Octavo and its dependencies into $(VENV) (torch is large: about 5 GB, 2 to 3 minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is older than 3.11; set PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --progress-bar on -c constraints.txt -e '.[operator,engine,gpu,dev]'
+	@touch $@
+	@echo "setup: done; $(BIN)/octavo and $(BIN)/octavo-engine are ready"
+
+demo: setup ## Start a local cluster, install Octavo, serve SmolLM2 and ask it a question (CLUSTER=existing: use the current kubeconfig)
+	@$(BIN)/python -m tests.demo up --cluster $(CLUSTER)
+
+demo-down: setup ## Remove everything that the demo made
+	@$(BIN)/python -m tests.demo down --cluster $(CLUSTER)
+
+check: setup ## Lint, format check, types, and generated files are current
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q tests/test_layers.py tests/test_repository.py
+
+format: setup ## Format the code
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+generate: setup ## Write the CRD, the install manifest and the reference pages from the code
+	@$(BIN)/python -m octavo_operator.api.generate
+	@$(BIN)/python -m tests.install.generate
+
+test-fast: check ## Everything that needs no cluster, in under two minutes
+	@$(BIN)/pytest -q -m "not cluster and not e2e and not slow"
+
+test-cluster: setup ## Tests on a real API server (light cluster, no node)
+	@$(BIN)/pytest -q -m cluster
+
+test-e2e: setup ## Tests on the whole local cluster: kubelet, images, sample model (needs root)
+	@$(BIN)/pytest -q -m e2e
+
+test: check ## Lint, types, unit, property, cluster and end-to-end tests
+	@$(BIN)/python -m tests.cluster.local prepare
+	@$(BIN)/pytest -q
+
+images: setup ## Build the engine's and the operator's images
+	@$(BIN)/python -m tests.cluster.images build
+
+cluster: setup ## Start the local cluster alone and print its kubeconfig
+	@$(BIN)/python -m tests.cluster.local up
+
+cluster-down: setup ## Stop the local cluster
+	@$(BIN)/python -m tests.cluster.local down
+
+constraints: setup ## Pin in constraints.txt what .venv holds now
+	@{ head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
+
+clean: ## Remove build products and caches of this checkout (not the shared cache)
+	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
