@@ -48,7 +48,7 @@ FORBIDDEN = {
     "octavo_engine.server": ("torch",),
 }
 CODE_GENERATORS = {"octavo_operator.api.generate"}
-"""Programs inside a pure package that write files by design; they are run by `make generate`, never imported."""
+"""Programs inside a pure package that write files by design: run by `make generate`, never imported."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -118,7 +118,7 @@ def test_no_test_folder_is_called_operator() -> None:
         pytest.param("octavo.planning", "from octavo.cli import main", "", id="own package is allowed"),
         pytest.param("octavo_engine.scheduling.scheduler", "import torch", "may import", id="pure scheduler"),
         pytest.param("octavo_operator.decide.rollout", "import kopf", "may import", id="pure decisions"),
-        pytest.param("octavo_operator.shell.scrape", "import octavo_engine", "never", id="no engine in operator"),
+        pytest.param("octavo_operator.shell.scrape", "import octavo_engine", "never", id="no engine"),
         pytest.param("octavo_engine.server.routes", "import torch.nn", "never", id="no torch in routes"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -20,7 +21,9 @@ def tracked(suffix: str) -> list[Path]:
 
 
 def product_files() -> list[Path]:
-    return [path for path in tracked(".py") if path.relative_to(ROOT).parts[0] in ("core", "operator", "engine")]
+    return [
+        path for path in tracked(".py") if path.relative_to(ROOT).parts[0] in ("core", "operator", "engine")
+    ]
 
 
 def test_product_files_stay_short() -> None:
@@ -53,15 +56,17 @@ def test_every_product_module_says_why_it_exists() -> None:
     assert not silent
 
 
+def normal_name(requirement: str) -> str:
+    """The distribution's name of a requirement or pin, written as the packaging rules normalize it."""
+    return re.split(r"[<>=;\[ ]", requirement)[0].replace("_", "-").lower()
+
+
 def test_every_dependency_is_pinned_by_the_constraints() -> None:
     """`make setup` installs what was tested; a dependency without a pin would float."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
-    wanted = {
-        requirement.split(";")[0].split(">")[0].split("=")[0].split("[")[0].strip().lower()
-        for extra in project["optional-dependencies"].values()
-        for requirement in extra
-    }
+    pinned = {normal_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    extras = project["optional-dependencies"].values()
+    wanted = {normal_name(requirement) for extra in extras for requirement in extra}
     assert wanted <= pinned, f"missing in constraints.txt: {sorted(wanted - pinned)}"
 
 
