@@ -1,0 +1,8 @@
+"""`python -m tests.support.sample_model`: make the sample model if need be and print its folder."""
+
+from __future__ import annotations
+
+from tests.support.sample_model import sample_model_dir
+
+if __name__ == "__main__":
+    print(sample_model_dir())
