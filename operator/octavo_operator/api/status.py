@@ -1,0 +1,123 @@
+"""What the operator reports: `status` of an InferenceService, typed and described field by field."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from octavo_operator.api.spec import ApiModel
+
+UNVISITED_GENERATION: Final = -1
+"""The CRD's default of `status.observedGeneration`: kstatus calls an object without any status Current."""
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(ApiModel):
+    """One aspect of the state, after metav1.Condition."""
+
+    type: str = Field(max_length=316, description="Which aspect.")
+    status: ConditionStatus = Field(description="Whether it holds.")
+    observed_generation: int = Field(description="metadata.generation that this was judged for.")
+    last_transition_time: str = Field(
+        description="When `status` last changed.", json_schema_extra={"format": "date-time"}
+    )
+    reason: str = Field(max_length=1024, description="Why, as one CamelCase word.")
+    message: str = Field(max_length=32768, description="Why, in words and numbers.")
+
+
+class ModelStatus(ApiModel):
+    """Which weights the words of spec.model stand for."""
+
+    requested_revision: str = Field(max_length=200, description="The words: spec.model.revision.")
+    resolved_revision: str = Field(max_length=40, description="The commit that the words stand for.")
+    short_revision: str = Field(max_length=12, description="Its first 12 digits.")
+    resolved_at: str = Field(
+        description="When the words were resolved.", json_schema_extra={"format": "date-time"}
+    )
+
+
+class MemoryPlanStatus(ApiModel):
+    """What each replica's memory is used for, computed from the model's architecture."""
+
+    device: str = Field(max_length=100, description="Kind of device that the engine computes on.")
+    device_memory_bytes: int = Field(description="Memory that the plan divides.")
+    weights_bytes: int = Field(description="Weights in the engine's element type.")
+    activation_bytes: int = Field(description="Working memory of one step.")
+    runtime_bytes: int = Field(description="The process itself, before any model is loaded.")
+    kv_bytes_per_token: int = Field(description="KV cache of one token, all layers.")
+    kv_blocks: int = Field(description="Blocks in the KV cache.")
+    kv_tokens: int = Field(description="Tokens that the KV cache holds.")
+    full_length_sequences: int = Field(description="Sequences of maxModelLen tokens that fit at once.")
+    max_sequences: int = Field(description="Most sequences that run at once.")
+    max_model_len: int = Field(description="Longest sequence in tokens.")
+    notes: tuple[str, ...] = Field(
+        default=(), max_length=16, description="What was decided on the user's behalf, and why."
+    )
+
+
+class AutoscalingStatus(ApiModel):
+    """How many replicas there should be, and why."""
+
+    desired_replicas: int = Field(description="How many replicas there should be.")
+    reason: str = Field(max_length=100, description="Why, as one CamelCase word.")
+    message: str = Field(max_length=1024, description="Why, in words and numbers.")
+
+
+class LastFailure(ApiModel):
+    """The latest thing that went wrong; kept after it was mended."""
+
+    reason: str = Field(max_length=100, description="What, as one CamelCase word.")
+    message: str = Field(max_length=4096, description="What, in words and numbers.")
+    exit_code: int | None = Field(
+        default=None, description="The container's exit code, when a container failed."
+    )
+    time: str = Field(description="When it was first seen.", json_schema_extra={"format": "date-time"})
+
+
+class InferenceServiceStatus(ApiModel):
+    """What the operator reports."""
+
+    observed_generation: int = Field(
+        default=UNVISITED_GENERATION, description="metadata.generation that this status was computed for."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        max_length=20,
+        description="Ready, Available, Reconciling, Stalled, ModelResolved and MemoryPlanned.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    url: str | None = Field(default=None, max_length=300, description="Where the service answers.")
+    replicas: int = Field(default=0, description="Pods of the revision that serves.")
+    ready_replicas: int = Field(default=0, description="Those of them that are ready.")
+    updated_replicas: int = Field(default=0, description="Pods of the revision that spec asks for.")
+    selector: str | None = Field(
+        default=None, max_length=300, description="Selects the pods that serve; read by autoscalers."
+    )
+    model: ModelStatus | None = Field(default=None, description="Which weights the words stand for.")
+    memory_plan: MemoryPlanStatus | None = Field(
+        default=None, description="What each replica's memory is used for."
+    )
+    current_revision: str | None = Field(default=None, max_length=63, description="Revision that serves.")
+    update_revision: str | None = Field(
+        default=None, max_length=63, description="Revision that spec asks for."
+    )
+    autoscaling: AutoscalingStatus | None = Field(
+        default=None, description="How many replicas there should be."
+    )
+    last_failure: LastFailure | None = Field(default=None, description="The latest thing that went wrong.")
+
+
+def parse_status(raw: dict[str, Any]) -> InferenceServiceStatus:
+    """The stored status; one that an older operator wrote otherwise than we read it counts as none."""
+    try:
+        return InferenceServiceStatus.model_validate(raw)
+    except ValueError:
+        return InferenceServiceStatus()
+
+
+def render_status(status: InferenceServiceStatus) -> dict[str, Any]:
+    """As the API server stores it."""
+    rendered: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return rendered
