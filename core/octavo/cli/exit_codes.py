@@ -1,0 +1,12 @@
+"""Exit statuses of `octavo`, so that a script can tell a no from a mistake."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+DOES_NOT_FIT: Final = 1
+BAD_INPUT: Final = 2
+UNSUPPORTED: Final = 3
+UNAVAILABLE: Final = 4
+"""A hub or a file could not be read."""

@@ -1,0 +1,54 @@
+"""`octavo`: one command line, whose subcommands are found by entry points.
+
+Each installed package offers commands in the group `octavo.commands`: the name is the subcommand, the
+value a function that takes the remaining arguments and returns an exit status. Nothing is imported
+but the command that is called, so that `octavo plan` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Final
+
+from octavo.cli.exit_codes import BAD_INPUT
+from octavo.errors import OctavoError
+
+COMMAND_GROUP: Final = "octavo.commands"
+
+
+def installed_commands() -> dict[str, EntryPoint]:
+    """Every command that the installed packages offer, by name."""
+    return {entry.name: entry for entry in sorted(entry_points(group=COMMAND_GROUP), key=lambda e: e.name)}
+
+
+def usage(commands: Sequence[str]) -> str:
+    names = "\n".join(f"  octavo {name}" for name in commands)
+    return f"usage: octavo COMMAND [OPTIONS]\n\ncommands:\n{names}\n\n`octavo COMMAND --help` explains one."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is the command's."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    commands = installed_commands()
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage(list(commands)))
+        return 0 if arguments else BAD_INPUT
+    if arguments[0] == "--version":
+        print(f"octavo {version('octavo')}")
+        return 0
+    name, *rest = arguments
+    if name not in commands:
+        print(f"octavo: no command {name!r}\n\n{usage(list(commands))}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        status: int = commands[name].load()(rest)
+    except OctavoError as error:
+        print(f"octavo {name}: {error}", file=sys.stderr)
+        return BAD_INPUT
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One parser per family of architectures: a configuration in, a `ModelShape` out."""
