@@ -106,7 +106,7 @@ def build_schema() -> dict[str, Any]:
     status = without_defaults(schema_of(InferenceServiceStatus))
     status["default"] = {"observedGeneration": UNVISITED_GENERATION}
     return {
-        "description": "InferenceService serves one language model: pinned weights, a memory plan, engine pods.",
+        "description": "Serves one language model: pinned weights, a memory plan, engine pods.",
         "type": "object",
         "required": ["spec"],
         "properties": {

@@ -45,7 +45,7 @@ def parse_memory_bytes(text: str, *, field: str) -> int:
 def parse_cpu_millis(text: str, *, field: str) -> int:
     """Thousandths of a core of a CPU quantity.
 
-    >>> parse_cpu_millis("0.5", field="spec.resources.cpu"), parse_cpu_millis("400m", field="spec.resources.cpu")
+    >>> parse_cpu_millis("0.5", field="cpu"), parse_cpu_millis("400m", field="cpu")
     (500, 400)
     """
     if re.fullmatch(CPU_PATTERN, text) is None:
@@ -75,14 +75,3 @@ def format_memory(num_bytes: int) -> str:
     mebibytes = -(-num_bytes // MEBIBYTE)
     gibibytes, rest = divmod(mebibytes, 1024)
     return f"{gibibytes}Gi" if rest == 0 and gibibytes else f"{mebibytes}Mi"
-
-
-def describe_bytes(num_bytes: int) -> str:
-    """For people.
-
-    >>> describe_bytes(1610612736), describe_bytes(300 * 2**20)
-    ('1.5 GiB', '300 MiB')
-    """
-    if num_bytes >= 2**30:
-        return f"{num_bytes / 2**30:.1f} GiB"
-    return f"{num_bytes / MEBIBYTE:.0f} MiB"

@@ -41,7 +41,7 @@ class ApiModel(BaseModel):
 
 
 class ModelSource(ApiModel):
-    """Which weights to serve. The words are resolved once to a commit; the same words give the same weights."""
+    """Which weights to serve. The words are resolved once to a commit; same words, same weights."""
 
     uri: str = Field(
         pattern=URI_PATTERN,
@@ -104,8 +104,8 @@ class Engine(ApiModel):
         default="",
         pattern=IMAGE_PATTERN,
         max_length=300,
-        description="Engine image. Empty: the one the operator was installed with; an upgrade of the operator "
-        "changes it for new revisions only.",
+        description="Engine image. Empty: the one the operator was installed with; an upgrade of the "
+        "operator changes it for new revisions only.",
     )
     max_model_len: int | None = Field(
         default=None,
@@ -140,7 +140,7 @@ class Engine(ApiModel):
             **validated_by(
                 cel(
                     f"self.all(e, !(e.name in [{_ENV}]))",
-                    f"spec.engine.env sets a variable that the operator sets itself ({', '.join(RESERVED_ENV)})",
+                    "spec.engine.env sets a variable that the operator sets itself: " + ", ".join(RESERVED_ENV),
                 )
             ),
         },
@@ -187,8 +187,8 @@ class Autoscaling(ApiModel):
 
     mode: Literal["SLO", "External"] = Field(
         default="SLO",
-        description="SLO: the operator sizes the service by what its engines report; spec.replicas is ignored. "
-        "External: a HorizontalPodAutoscaler or KEDA sets spec.replicas through the scale subresource.",
+        description="SLO: the operator sizes the service by what its engines report; spec.replicas is "
+        "ignored. External: a HorizontalPodAutoscaler or KEDA sets spec.replicas through the scale subresource.",
     )
     min_replicas: int = Field(
         default=1, ge=1, le=MAX_REPLICAS, description="Fewest replicas, in either mode."
@@ -200,7 +200,7 @@ class Autoscaling(ApiModel):
 
 
 class Rollout(ApiModel):
-    """How one revision takes over from another: the new one starts beside the old and takes over when ready."""
+    """How one revision takes over: it starts beside the old one and gets the traffic when ready."""
 
     progress_deadline_seconds: int = Field(
         default=1800,
@@ -240,8 +240,8 @@ class InferenceServiceSpec(ApiModel):
         default=1,
         ge=1,
         le=MAX_REPLICAS,
-        description="Number of replicas. Ignored under autoscaling mode SLO; under mode External an autoscaler "
-        "sets it through the scale subresource, so leave it out of Git.",
+        description="Number of replicas. Ignored under autoscaling mode SLO; under mode External an "
+        "autoscaler sets it through the scale subresource, so leave it out of Git.",
     )
     autoscaling: Autoscaling | None = Field(
         default=None,

@@ -1,1 +1,1 @@
-"""Pure decisions: each takes what was observed (and `now`, if time matters) and returns a value with a reason."""
+"""Pure decisions: from what was observed (and `now`, if time matters) to a value with a reason."""
