@@ -1,0 +1,61 @@
+"""Remove what the demo made, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.cluster.local import find_cluster
+from tests.demo.hub import ClusterHub
+from tests.demo.installation import CRD, uninstall
+from tests.demo.kubectl import Kubectl
+from tests.demo.service import parse_reference
+from tests.demo.steps import Steps
+from tests.demo.targets import CLUSTER_NAME, demo_folder, find_kubectl
+from tests.install.paths import NAMESPACE, SAMPLE
+
+
+def remember_existing(kubectl: Kubectl) -> None:
+    """Note, before anything is installed, what the user's cluster already had."""
+    if ledger().exists():
+        return
+    had = {
+        "crd": kubectl.attempt("get", "crd", CRD).returncode == 0,
+        "namespace": kubectl.attempt("get", "namespace", NAMESPACE).returncode == 0,
+    }
+    ledger().parent.mkdir(parents=True, exist_ok=True)
+    ledger().write_text(json.dumps(had))
+
+
+def ledger() -> Path:
+    return demo_folder() / "existing.json"
+
+
+def remove_from_existing(steps: Steps) -> None:
+    """Delete the sample, the release, and the namespace and definition if the demo brought them."""
+    kubectl = Kubectl(program=find_kubectl(), kubeconfig=None)
+    if not ledger().exists():
+        steps.say("Nothing to remove: the demo has not run on an existing cluster from this checkout.")
+        return
+    had = json.loads(ledger().read_text())
+    service = parse_reference(kubectl, SAMPLE)
+    with steps.step("Delete the sample and uninstall Octavo"):
+        if kubectl.attempt("get", "crd", CRD).returncode == 0:
+            kubectl.run("delete", *service.scope, "--ignore-not-found", "--wait", "--filename", str(SAMPLE))
+        uninstall(kubectl)
+        if not had["crd"]:
+            kubectl.run("delete", "crd", CRD, "--ignore-not-found")
+        if not had["namespace"]:
+            kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    ledger().unlink()
+
+
+def remove_local(steps: Steps) -> None:
+    """Stop the hub and the cluster; caches (programs, images' base, model) stay for the next run."""
+    with steps.step("Stop the model hub and the cluster, and remove what they left"):
+        cluster = find_cluster(CLUSTER_NAME)
+        if cluster is not None:
+            ClusterHub(cluster=cluster, folder=demo_folder() / "hub").stop()
+            cluster.stop()
+        shutil.rmtree(demo_folder(), ignore_errors=True)
