@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 
 import yaml
-from octavo_operator.api.rbac import OPERATOR_RULES
+from octavo_operator.api.rbac import build_rules
 
 from tests.install.helm import template
 from tests.install.paths import CHART_CRDS, CHART_RULES, CRDS, MANIFEST
@@ -36,8 +36,7 @@ def copy_crds() -> None:
 
 
 def render_rules() -> str:
-    rules = [dict(rule) for rule in OPERATOR_RULES]
-    return RULES_HEADER + yaml.safe_dump(rules, sort_keys=False, default_flow_style=None)
+    return RULES_HEADER + yaml.safe_dump(build_rules(), sort_keys=False, default_flow_style=None)
 
 
 def render_manifest() -> str:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.cluster.local.binaries import LIGHT_PROGRAMS, find_program
 from tests.install.paths import CHART, NAMESPACE, RELEASE
 
 
@@ -19,12 +20,8 @@ def find_helm() -> Path:
     """The helm to use: $HELM, else the local cluster's own, else the one on PATH."""
     if named := os.environ.get("HELM"):
         return Path(named)
-    from tests.cluster.local import bin_dir
-
-    built = bin_dir() / "helm"
-    if built.exists():
-        return built
-    if found := shutil.which("helm"):
+    built = {program.name: find_program(program) for program in LIGHT_PROGRAMS}["helm"]
+    if found := built or shutil.which("helm"):
         return Path(found)
     raise FileNotFoundError(
         "helm: not found. Run `python -m tests.cluster.local binaries`, or set HELM to a helm program."

@@ -1,0 +1,75 @@
+"""One cluster with Octavo installed for all end-to-end tests, and a namespace of its own for each."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.images import build_images, push_images
+from tests.cluster.local import Cluster, start_full
+from tests.demo.hub import ClusterHub
+from tests.demo.installation import Images, ensure_namespace, install
+from tests.demo.kubectl import Kubectl
+from tests.demo.service import ServiceRef
+from tests.e2e.stack import Stack, small_spec, wait_ready
+from tests.install.paths import NAMESPACE
+from tests.support.model_hub import HubStore, seed_store
+
+HERE = Path(__file__).parent
+CLUSTER_NAME = "e2e"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what lies here, and put the test that takes the cluster away behind all that use it."""
+    ours = [item for item in items if HERE in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.e2e)
+        item.add_marker(pytest.mark.timeout(1800))
+    ours.sort(key=lambda item: item.path.name == "test_teardown.py")
+    items[:] = [item for item in items if HERE not in item.path.parents] + ours
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    running = start_full(name=CLUSTER_NAME)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def stack(cluster: Cluster) -> Iterator[Stack]:
+    """Octavo installed by its chart, with a hub that holds the sample model."""
+    build_images()
+    images = Images(**push_images(cluster))
+    kubectl = Kubectl(program=cluster.bin_dir / "kubectl", kubeconfig=cluster.kubeconfig)
+    hub = ClusterHub(cluster=cluster, folder=cluster.log_dir.parent / "hub")
+    store = HubStore(hub.store)
+    seed_store(store)
+    hub.start()
+    ensure_namespace(kubectl, NAMESPACE)
+    install(kubectl, images, hub_endpoint=hub.endpoint)
+    yield Stack(cluster=cluster, kubectl=kubectl, images=images, hub=hub, store=store)
+    hub.stop()
+
+
+@pytest.fixture
+def namespace(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace where only restricted pods may run; it is gone when the test ends."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    name = f"{words[:40].strip('-')}-{time.time_ns() % 100_000:05d}"
+    ensure_namespace(stack.kubectl, name)
+    yield name
+    stack.kubectl.run("delete", "namespace", name, "--wait", "--ignore-not-found", timeout=180)
+
+
+@pytest.fixture(scope="session")
+def bystander(stack: Stack) -> Iterator[ServiceRef]:
+    """A service that serves through everything that happens to the others."""
+    ensure_namespace(stack.kubectl, "bystander")
+    service = stack.apply("bystander", "smollm2", small_spec(revision="v1"))
+    wait_ready(service)
+    yield service

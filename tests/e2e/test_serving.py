@@ -1,0 +1,125 @@
+"""The sample manifest on a real kubelet: it gets ready, answers in English, and serves what was pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+import yaml
+
+from tests.demo.chat import Connect, get_text
+from tests.demo.installation import ensure_namespace
+from tests.demo.service import ServiceRef
+from tests.e2e.engine_client import ask, connect_to_pod, connect_to_service, engine_info
+from tests.e2e.stack import SMOLLM2, Stack, is_pod_ready, only_ready_pod, wait_ready
+from tests.e2e.waiting import stays_true, wait_until
+from tests.install.paths import SAMPLE
+
+NAMESPACE = "serving"
+WATCH_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def sample(stack: Stack) -> Iterator[ServiceRef]:
+    """The project's own sample, applied as it lies in manifests/samples."""
+    manifest = yaml.safe_load(SAMPLE.read_text())
+    ensure_namespace(stack.kubectl, NAMESPACE)
+    service = stack.apply(NAMESPACE, manifest["metadata"]["name"], manifest["spec"])
+    wait_ready(service)
+    yield service
+    stack.kubectl.run("delete", "namespace", NAMESPACE, "--wait", timeout=180)
+
+
+@pytest.fixture
+def connect(stack: Stack, sample: ServiceRef) -> Connect:
+    return connect_to_service(stack.cluster.netns, sample)
+
+
+def test_sample_answers_a_plain_question_sensibly(sample, connect) -> None:
+    answer = ask(connect, sample.name, "What is the capital of France?")
+    assert "Paris" in answer["choices"][0]["message"]["content"]
+    assert answer["usage"]["completion_tokens"] > 0
+
+
+def test_sample_streams_to_the_official_client_over_a_port_forward(sample) -> None:
+    with sample.kubectl.port_forward(*sample.scope, f"service/{sample.name}", port=8000) as port:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none")
+        question = {"role": "user", "content": "What is the capital of France?"}
+        stream = client.chat.completions.create(
+            model=sample.name, messages=[question], max_tokens=24, temperature=0, stream=True
+        )
+        pieces = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+    assert len(pieces) > 3
+    assert "Paris" in "".join(pieces)
+
+
+def test_loaded_commit_equals_the_resolved_revision(stack, sample, connect) -> None:
+    commit = sample.read()["status"]["model"]["resolvedRevision"]
+    assert commit == stack.store.commit_of(SMOLLM2, "main")
+    assert commit in get_text(connect, "/version")
+    assert f'revision="{commit}"' in engine_info(connect)
+    assert commit[:12] in ask(connect, sample.name, "Hello")["system_fingerprint"]
+
+
+def test_plan_in_status_is_what_the_engine_allocated(sample, connect) -> None:
+    plan = sample.read()["status"]["memoryPlan"]
+    assert f'num_gpu_blocks="{plan["kvBlocks"]}"' in get_text(connect, "/metrics")
+
+
+def test_printed_columns_show_readiness_and_revision(sample) -> None:
+    printed = sample.kubectl.run("get", *sample.scope, sample.qualified, "-o", "wide")
+    assert "True" in printed
+    assert sample.read()["status"]["model"]["resolvedRevision"][:12] in printed
+
+
+def test_engine_pods_keep_to_restricted_security(sample) -> None:
+    pod = only_ready_pod(sample)["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert not [volume for volume in pod["volumes"] if "projected" in volume]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["allowPrivilegeEscalation"] is False
+
+
+def test_engine_process_is_not_root_and_holds_no_token(sample) -> None:
+    pod = only_ready_pod(sample)["metadata"]["name"]
+    inside = ("exec", *sample.scope, pod, "--container", "engine", "--")
+    assert sample.kubectl.run(*inside, "id", "-u").strip() == "10001"
+    for refused in (
+        ("ls", "/var/run/secrets/kubernetes.io/serviceaccount"),
+        ("touch", "/root-file-system-is-writable"),
+    ):
+        assert sample.kubectl.attempt(*inside, *refused).returncode != 0
+
+
+def test_operator_image_holds_no_torch(stack) -> None:
+    pod = stack.operator_pod()["metadata"]
+    inside = ("exec", "--namespace", pod["namespace"], pod["name"], "--", "python", "-c")
+    stack.kubectl.run(*inside, "import octavo_operator.shell")
+    refused = stack.kubectl.attempt(*inside, "import torch")
+    assert "No module named 'torch'" in refused.stderr
+
+
+def test_moving_the_hubs_main_changes_nothing(stack, sample, connect) -> None:
+    """Neither in the running pod nor in one that replaces it."""
+    before = only_ready_pod(sample)
+    commit = sample.read()["status"]["model"]["resolvedRevision"]
+    moved = stack.store.add_commit(SMOLLM2, {"README.md": b"Moved on.\n"}, message="Move main")
+    assert moved != commit
+
+    stays_true(
+        lambda: [pod["metadata"]["uid"] for pod in sample.pods()],
+        lambda uids: uids == [before["metadata"]["uid"]],
+        seconds=WATCH_SECONDS,
+    )
+    stack.kubectl.run("delete", "pod", *sample.scope, before["metadata"]["name"], timeout=180)
+    replacement = wait_until(
+        lambda: [pod for pod in sample.pods() if is_pod_ready(pod)],
+        lambda pods: [pod for pod in pods if pod["metadata"]["uid"] != before["metadata"]["uid"]],
+        seconds=240,
+        what="a replacement pod ready",
+    )[0]
+    assert f'revision="{commit}"' in engine_info(connect_to_pod(stack.cluster.netns, replacement))
+    assert sample.read()["status"]["model"]["resolvedRevision"] == commit
