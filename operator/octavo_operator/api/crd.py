@@ -17,7 +17,7 @@ from octavo_operator.api.status import UNVISITED_GENERATION, InferenceServiceSta
 
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
 DROPPED: Final = frozenset({"title", "$defs", "additionalProperties"})
-EMPTY_DEFAULTS: Final = ("", [])
+EMPTY_DEFAULTS: Final[tuple[object, ...]] = ("", [])
 """Say no more than a field's absence, and would show up in every stored object."""
 
 NAME_RULES: Final = (

@@ -140,7 +140,7 @@ class Engine(ApiModel):
             **validated_by(
                 cel(
                     f"self.all(e, !(e.name in [{_ENV}]))",
-                    "spec.engine.env sets a variable that the operator sets itself: " + ", ".join(RESERVED_ENV),
+                    "spec.engine.env sets a variable of the operator's own: " + ", ".join(RESERVED_ENV),
                 )
             ),
         },
@@ -188,7 +188,8 @@ class Autoscaling(ApiModel):
     mode: Literal["SLO", "External"] = Field(
         default="SLO",
         description="SLO: the operator sizes the service by what its engines report; spec.replicas is "
-        "ignored. External: a HorizontalPodAutoscaler or KEDA sets spec.replicas through the scale subresource.",
+        "ignored. External: a HorizontalPodAutoscaler or KEDA sets spec.replicas through the scale "
+        "subresource.",
     )
     min_replicas: int = Field(
         default=1, ge=1, le=MAX_REPLICAS, description="Fewest replicas, in either mode."
@@ -253,9 +254,7 @@ class InferenceServiceSpec(ApiModel):
             )
         ),
     )
-    rollout: Rollout = Field(
-        default_factory=Rollout, description="How one revision takes over from another."
-    )
+    rollout: Rollout = Field(default_factory=Rollout, description="How one revision takes over from another.")
     routing: Routing = Field(
         default_factory=Routing,
         description="How clients reach the service.",

@@ -1,0 +1,31 @@
+"""Exactly what the operator may do; the chart's role is generated from here.
+
+No access to Secrets, none to nodes, and pods are read, never written: Deployments own them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from octavo_operator.api.names import GROUP, PLURAL
+
+READ: Final = ("get", "list", "watch")
+WRITE: Final = ("create", "patch", "delete")
+"""Server-side apply is a patch, and a create where the object is new."""
+
+
+def rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> dict[str, Any]:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def build_rules() -> list[dict[str, Any]]:
+    """The rules of the operator's ClusterRole, or of its Role when it watches one namespace."""
+    return [
+        rule(GROUP, (PLURAL,), READ),
+        rule(GROUP, (f"{PLURAL}/status",), ("patch",)),
+        rule("apps", ("deployments", "controllerrevisions"), (*READ, *WRITE)),
+        rule("", ("services",), (*READ, "create", "patch")),
+        rule("", ("configmaps",), (*READ, "create", "patch")),
+        rule("", ("pods",), ("list", "watch")),
+        rule("", ("events",), ("create",)),
+    ]

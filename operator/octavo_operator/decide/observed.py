@@ -1,0 +1,124 @@
+"""What was observed, as frozen values: the parts of children's bodies that decisions read.
+
+Parsing is forgiving: a child is somebody else's object and any field may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from octavo_operator.api import names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentView:
+    """One revision's Deployment."""
+
+    revision: str
+    wanted: int
+    """spec.replicas"""
+    existing: int
+    ready: int
+    deadline_exceeded: bool
+    """Its controller saw no progress within progressDeadlineSeconds."""
+    failure: str
+    """Why its controller cannot make pods (quota, admission), or empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerView:
+    """One container's last known state, in the words of the kubelet."""
+
+    name: str
+    waiting_reason: str
+    waiting_message: str
+    terminated_reason: str
+    exit_code: int | None
+    termination_message: str
+    restarts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """One engine pod."""
+
+    name: str
+    revision: str
+    address: str
+    ready: bool
+    terminating: bool
+    phase: str
+    unschedulable: str
+    """The scheduler's words, or empty."""
+    containers: tuple[ContainerView, ...]
+    """Init containers first."""
+
+
+def parse_deployment(body: Mapping[str, Any]) -> DeploymentView:
+    status = body.get("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions", ())}
+    progressing = conditions.get("Progressing", {})
+    failure = conditions.get("ReplicaFailure", {})
+    # A status of an older generation speaks of other replicas, but pods that are ready are ready.
+    return DeploymentView(
+        revision=body["metadata"].get("labels", {}).get(names.LABEL_REVISION, ""),
+        wanted=body.get("spec", {}).get("replicas", 1),
+        existing=status.get("replicas", 0),
+        ready=status.get("readyReplicas", 0),
+        deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
+        failure=failure.get("message", "") if failure.get("status") == "True" else "",
+    )
+
+
+def parse_pod(body: Mapping[str, Any]) -> PodView:
+    metadata, status = body["metadata"], body.get("status", {})
+    conditions = {one["type"]: one for one in status.get("conditions", ())}
+    scheduled = conditions.get("PodScheduled", {})
+    unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+    return PodView(
+        name=metadata["name"],
+        revision=metadata.get("labels", {}).get(names.LABEL_REVISION, ""),
+        address=status.get("podIP", ""),
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        terminating="deletionTimestamp" in metadata,
+        phase=status.get("phase", "Pending"),
+        unschedulable=scheduled.get("message", "no node fits") if unschedulable else "",
+        containers=tuple(
+            parse_container(one)
+            for kind in ("initContainerStatuses", "containerStatuses")
+            for one in status.get(kind, ())
+        ),
+    )
+
+
+def parse_container(status: Mapping[str, Any]) -> ContainerView:
+    """A container that waits for its next try is described by how its last one ended."""
+    state, last = status.get("state", {}), status.get("lastState", {})
+    waiting = state.get("waiting", {})
+    ended = state.get("terminated") or last.get("terminated") or {}
+    return ContainerView(
+        name=status.get("name", ""),
+        waiting_reason=waiting.get("reason", ""),
+        waiting_message=waiting.get("message", ""),
+        terminated_reason=ended.get("reason", ""),
+        exit_code=ended.get("exitCode"),
+        termination_message=ended.get("message", ""),
+        restarts=status.get("restartCount", 0),
+    )
+
+
+def pods_of(pods: Iterable[PodView], revision: str | None) -> tuple[PodView, ...]:
+    """The pods of one revision that are there to stay."""
+    return tuple(pod for pod in pods if pod.revision == revision and not pod.terminating)
+
+
+def parse_termination_message(text: str) -> tuple[str, str] | None:
+    """Reason and message that our own containers leave behind as JSON; None for anything else."""
+    try:
+        words = json.loads(text)
+        return str(words["reason"]), str(words["message"])
+    except (ValueError, TypeError, KeyError):
+        return None

@@ -1,0 +1,92 @@
+"""The memory plan of one revision: spec and config.json in, a plan or a refusal out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from octavo import engine_contract as contract
+from octavo.architecture import ModelArchitecture, parse_architecture
+from octavo.errors import OctavoError, Unsupported
+from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
+from octavo_operator.api.quantities import parse_memory_bytes
+from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
+
+FLAG_DTYPE: Final = "--dtype"
+DEFAULT_FOR_SEQUENCES: Final = 4
+DEFAULT_BATCHED_TOKENS: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An expected "no": nothing is created for it."""
+
+    reason: str
+    message: str
+
+
+def plan_memory(spec: InferenceServiceSpec, config: Mapping[str, object]) -> MemoryPlan | Refusal:
+    """
+    | config.json, memory    | answer                                                    |
+    |------------------------|-----------------------------------------------------------|
+    | malformed              | `InvalidConfig`                                           |
+    | unknown architecture   | `UnsupportedModel`                                        |
+    | a flag's value is none | `InvalidArguments`                                        |
+    | does not fit           | `InsufficientMemory` or `ContextTooLong`, with the way out |
+    | fits                   | the plan                                                  |
+    """
+    try:
+        architecture = parse_architecture(config)
+    except OctavoError as error:
+        return Refusal(reason="InvalidConfig", message=f"config.json: {error}")
+    if isinstance(architecture, Unsupported):
+        known = f" (read from config.json: {', '.join(architecture.known)})" if architecture.known else ""
+        message = f"Model type {architecture.model_type!r} is not supported: {architecture.reason}{known}"
+        return Refusal(reason=contract.REASON_UNSUPPORTED_MODEL, message=message)
+    try:
+        return _plan(spec, architecture)
+    except (OctavoError, ValueError) as error:
+        return Refusal(reason=contract.REASON_INVALID_ARGUMENTS, message=str(error))
+
+
+def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> MemoryPlan | Refusal:
+    limit = spec.resources.memory
+    plan = plan_cpu(
+        architecture,
+        build_workload(spec),
+        memory_limit_bytes=parse_memory_bytes(limit, field="spec.resources.memory") if limit else None,
+    )
+    if isinstance(plan, Infeasible):
+        return Refusal(reason=plan.reason, message=plan.message)
+    return plan
+
+
+def build_workload(spec: InferenceServiceSpec) -> Workload:
+    engine = spec.engine
+    batched = read_flag(engine.args, contract.FLAG_MAX_NUM_BATCHED_TOKENS)
+    return Workload(
+        max_model_len=engine.max_model_len,
+        max_num_batched_tokens=int(batched) if batched else DEFAULT_BATCHED_TOKENS,
+        max_num_seqs=engine.max_sequences or None,
+        for_sequences=engine.kv_cache.for_sequences or DEFAULT_FOR_SEQUENCES,
+        kv_dtype=KV_DTYPE_FLAGS[engine.kv_cache.dtype],
+        dtype=read_flag(engine.args, FLAG_DTYPE) or "auto",
+        block_size=engine.kv_cache.block_tokens,
+    )
+
+
+def read_flag(args: tuple[str, ...], flag: str) -> str | None:
+    """The value that a flag has in a list of words; the last one counts.
+
+    >>> read_flag(("--dtype", "float32", "--dtype=bfloat16"), "--dtype")
+    'bfloat16'
+    """
+    value = None
+    for word, following in zip(args, (*args[1:], ""), strict=True):
+        if word == flag:
+            value = following
+        elif word.startswith(f"{flag}="):
+            value = word.partition("=")[2]
+    return value

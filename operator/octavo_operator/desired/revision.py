@@ -1,0 +1,51 @@
+"""The value that all builders share: one immutable revision, as it is stored in a ControllerRevision."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from octavo.planning import MemoryPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """One (model commit, engine image, arguments, plan), never changed once stored."""
+
+    hash: str
+    """Of the intent; also the label of its children and the end of their names."""
+    hash_version: int
+    intent: dict[str, Any]
+    """The hashed fields themselves, so that a later operator can compare and a user can roll back."""
+    commit: str
+    image: str
+    plan: MemoryPlan
+    template: dict[str, Any]
+    """The rendered pod template: an upgraded operator applies it as it is, so pods are not restarted."""
+
+
+def revision_data(revision: Revision) -> dict[str, Any]:
+    """`data` of the ControllerRevision."""
+    return {
+        "hash": revision.hash,
+        "hashVersion": revision.hash_version,
+        "intent": revision.intent,
+        "commit": revision.commit,
+        "image": revision.image,
+        "plan": {**asdict(revision.plan), "notes": list(revision.plan.notes)},
+        "template": revision.template,
+    }
+
+
+def parse_revision_data(data: dict[str, Any]) -> Revision:
+    """The other way round; raises KeyError or TypeError for what no operator of ours wrote."""
+    plan = data["plan"]
+    return Revision(
+        hash=data["hash"],
+        hash_version=data["hashVersion"],
+        intent=data["intent"],
+        commit=data["commit"],
+        image=data["image"],
+        plan=MemoryPlan(**{**plan, "notes": tuple(plan["notes"])}),
+        template=data["template"],
+    )
