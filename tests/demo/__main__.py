@@ -9,8 +9,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from tests.cluster.local.failure import ClusterError
+from tests.cluster.local.paths import cache_dir, clusters_dir
 from tests.demo import diagnosis, scenario, targets, teardown
 from tests.demo.chat import RequestFailed
+from tests.demo.hub import HubFailed
 from tests.demo.kubectl import KubectlRefused
 from tests.demo.steps import Steps
 from tests.install.helm import HelmRefused
@@ -18,7 +21,8 @@ from tests.install.helm import HelmRefused
 EXPECTED_FAILURES = (
     subprocess.SubprocessError,
     OSError,
-    RuntimeError,
+    ClusterError,
+    HubFailed,
     KubectlRefused,
     HelmRefused,
     RequestFailed,
@@ -61,8 +65,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def up_local() -> int:
-    cache = os.environ.get("OCTAVO_CACHE", "~/.cache/octavo")
-    print(LOCAL_PLAN.format(cache=cache, state=targets.demo_folder().parent))
+    print(LOCAL_PLAN.format(cache=cache_dir(), state=clusters_dir()))
     return narrated(Steps(total=LOCAL_STEPS + scenario.NUM_STEPS), targets.start_local, "make demo-down")
 
 

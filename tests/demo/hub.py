@@ -1,73 +1,71 @@
-"""The model hub of the local cluster: started inside its network namespace, kept between runs."""
+"""The model hub of a local cluster: it runs inside the cluster's network and ends with the cluster."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.local import Cluster
-from tests.demo import recorded_process
 from tests.demo.inside import connect_inside
+from tests.install.paths import ROOT
+from tests.support.model_hub import HubStore, seed_store
 
 HUB_PORT = 8099
 START_SECONDS = 30
 
 
+class HubFailed(Exception):
+    """The hub did not start; the text says where its log is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterHub:
-    """A hub process whose files, log and process id lie in one folder."""
+    """A hub whose files lie in the cluster's own folder."""
 
     cluster: Cluster
-    folder: Path
-
-    @property
-    def store(self) -> Path:
-        return self.folder / "store"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "hub.log"
+    store: HubStore
+    log: Path
 
     @property
     def endpoint(self) -> str:
+        """As the operator and the engine pods reach it."""
         return f"http://{self.cluster.node_ip}:{HUB_PORT}"
 
-    @property
-    def _pid_file(self) -> Path:
-        return self.folder / "hub.pid"
 
-    def start(self) -> None:
-        """Start the hub unless it runs and answers."""
-        if recorded_process.recorded_pid(self._pid_file) is not None and self._answers():
-            return
-        recorded_process.stop(self._pid_file)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        recorded_process.record(self._pid_file, self._launch())
-        self._await_answer()
+def start_hub(cluster: Cluster) -> ClusterHub:
+    """The cluster's hub, seeded with the sample model and answering; started unless it runs."""
+    folder = cluster.paths.root / "hub"
+    is_new = not folder.exists()
+    store = HubStore(folder)
+    if is_new:
+        seed_store(store)
+    hub = ClusterHub(cluster=cluster, store=store, log=cluster.log_dir / "model-hub.log")
+    if not answers(hub):
+        await_answer(hub, launch(hub, folder))
+    return hub
 
-    def _launch(self) -> int:
-        arguments = ("--store", str(self.store), "--host", self.cluster.node_ip, "--port", str(HUB_PORT))
-        with self.log.open("a") as log:
-            process = self.cluster.run_inside(
-                [sys.executable, "-m", "tests.support.model_hub", "serve", *arguments], stdout=log, stderr=log
-            )
-        return process.pid
 
-    def _await_answer(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
-            if recorded_process.recorded_pid(self._pid_file) is None or time.monotonic() > deadline:
-                raise RuntimeError(f"the model hub did not start; its log: {self.log}")
-            time.sleep(0.1)
+def launch(hub: ClusterHub, folder: Path) -> subprocess.Popen[bytes]:
+    """In a session of its own: an interrupt of the demo must not end a hub that a cluster still uses."""
+    where = ("--store", folder, "--host", hub.cluster.node_ip, "--port", str(HUB_PORT))
+    program = (sys.executable, "-m", "tests.support.model_hub", "serve", *where)
+    return hub.cluster.run_inside(["env", f"--chdir={ROOT}", "setsid", *program], log=hub.log)
 
-    def _answers(self) -> bool:
-        try:
-            connect_inside(self.cluster.netns, (self.cluster.node_ip, HUB_PORT), 2).close()
-        except OSError:
-            return False
-        return True
 
-    def stop(self) -> None:
-        recorded_process.stop(self._pid_file)
+def await_answer(hub: ClusterHub, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(hub):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise HubFailed(f"the model hub did not start; its log: {hub.log}")
+        time.sleep(0.1)
+
+
+def answers(hub: ClusterHub) -> bool:
+    try:
+        connect_inside(hub.cluster.netns, (hub.cluster.node_ip, HUB_PORT), 2).close()
+    except OSError:
+        return False
+    return True

@@ -14,18 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
-NAMESPACES = Path("/run/netns")
 
 
-def connect_inside(netns: str, address: tuple[str, int], timeout: float) -> socket.socket:
-    """A TCP connection made from inside the named network namespace."""
+def connect_inside(netns: Path, address: tuple[str, int], timeout: float) -> socket.socket:
+    """A TCP connection made from inside the network namespace."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(_enter_and_connect, netns, address, timeout).result()
 
 
-def _enter_and_connect(netns: str, address: tuple[str, int], timeout: float) -> socket.socket:
+def _enter_and_connect(netns: Path, address: tuple[str, int], timeout: float) -> socket.socket:
     libc = ctypes.CDLL(None, use_errno=True)
-    with (NAMESPACES / netns).open() as namespace:
+    with netns.open() as namespace:
         if libc.setns(namespace.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"entering {netns}: {os.strerror(ctypes.get_errno())}")
     return socket.create_connection(address, timeout)
@@ -34,7 +33,7 @@ def _enter_and_connect(netns: str, address: tuple[str, int], timeout: float) -> 
 class InsideConnection(http.client.HTTPConnection):
     """An HTTP connection to an address that exists only inside the namespace."""
 
-    def __init__(self, netns: str, host: str, port: int, timeout: float = 120) -> None:
+    def __init__(self, netns: Path, host: str, port: int, timeout: float = 120) -> None:
         super().__init__(host, port, timeout=timeout)
         self._netns = netns
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.images import build_images, push_images
-from tests.cluster.local import Cluster, bin_dir, start_full
-from tests.demo.hub import ClusterHub
+from tests.cluster.local import Cluster, remove_abandoned, start_full
+from tests.cluster.local.binaries import FULL_PROGRAMS, LIGHT_PROGRAMS, find_program, require_programs
+from tests.cluster.local.packages import install_packages
+from tests.cluster.local.paths import cluster_paths
+from tests.demo.hub import start_hub
 from tests.demo.installation import Images
 from tests.demo.kubectl import Kubectl
 from tests.demo.steps import Steps
 from tests.install.paths import ROOT
-from tests.support.model_hub import HubStore, seed_store
 from tests.support.sample_model import sample_model_dir
 
 CLUSTER_NAME = "octavo"
@@ -37,20 +38,21 @@ class Target:
     log_folders: tuple[Path, ...] = ()
 
 
-def demo_folder() -> Path:
-    return Path(os.environ.get("OCTAVO_STATE", ROOT / ".octavo")) / "demo"
+def local_log_folders() -> tuple[Path, ...]:
+    return (cluster_paths(CLUSTER_NAME).logs,)
 
 
 def start_local(steps: Steps) -> Target:
     """Make everything that Octavo is installed on and serves from; what is there already is quick."""
-    with steps.step("Install the machine's missing packages (containerd, runc, buildah, ...)"):
-        run_module("tests.cluster.local", "prepare")
+    with steps.step("Install Debian packages that are missing on this machine"):
+        install_packages()
     with steps.step("Build Kubernetes, etcd and Helm from their pinned Go modules"):
-        run_module("tests.cluster.local", "binaries")
+        require_programs(FULL_PROGRAMS)
     with steps.step("Turn the sample model into an ordinary model repository"):
         steps.detail(str(sample_model_dir()))
     with steps.step("Start the cluster"):
-        cluster = start_full(name=CLUSTER_NAME)
+        remove_abandoned()
+        cluster = start_full(CLUSTER_NAME)
         steps.detail(f"kubeconfig {cluster.kubeconfig}")
     with steps.step("Build the engine's and the operator's images and push them to the cluster's registry"):
         build_images()
@@ -58,25 +60,17 @@ def start_local(steps: Steps) -> Target:
         steps.detail(f"engine   {images.engine}\noperator {images.operator}")
     with steps.step("Start the model hub inside the cluster's network"):
         hub = start_hub(cluster)
-        steps.detail(f"{hub.endpoint}, files in {hub.store}, log {hub.log}")
+        steps.detail(f"{hub.endpoint}, log {hub.log}")
     return Target(
         kubectl=local_kubectl(cluster),
         images=images,
         hub_endpoint=hub.endpoint,
-        log_folders=(cluster.log_dir, hub.folder),
+        log_folders=local_log_folders(),
     )
 
 
 def local_kubectl(cluster: Cluster) -> Kubectl:
     return Kubectl(program=cluster.bin_dir / "kubectl", kubeconfig=cluster.kubeconfig)
-
-
-def start_hub(cluster: Cluster) -> ClusterHub:
-    hub = ClusterHub(cluster=cluster, folder=demo_folder() / "hub")
-    if not hub.store.exists():
-        seed_store(HubStore(hub.store))
-    hub.start()
-    return hub
 
 
 def run_module(*arguments: str) -> None:
@@ -104,7 +98,8 @@ def use_existing(steps: Steps, environment: Mapping[str, str]) -> Target:
 
 
 def find_kubectl() -> Path:
-    found = shutil.which("kubectl") or bin_dir() / "kubectl"
-    if not Path(found).exists():
+    built = {program.name: find_program(program) for program in LIGHT_PROGRAMS}["kubectl"]
+    found = shutil.which("kubectl") or built
+    if found is None:
         raise MissingSetting("kubectl: not found on PATH. Install it, or build it by `make cluster`.")
     return Path(found)

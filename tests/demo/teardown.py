@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from pathlib import Path
 
-from tests.cluster.local import find_cluster
-from tests.demo.hub import ClusterHub
 from tests.demo.installation import CRD, uninstall
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import parse_reference
 from tests.demo.steps import Steps
-from tests.demo.targets import CLUSTER_NAME, demo_folder, find_kubectl
-from tests.install.paths import NAMESPACE, SAMPLE
+from tests.demo.targets import CLUSTER_NAME, find_kubectl, run_module
+from tests.install.paths import NAMESPACE, ROOT, SAMPLE
 
 
 def remember_existing(kubectl: Kubectl) -> None:
@@ -29,7 +27,7 @@ def remember_existing(kubectl: Kubectl) -> None:
 
 
 def ledger() -> Path:
-    return demo_folder() / "existing.json"
+    return Path(os.environ.get("OCTAVO_STATE", ROOT / ".octavo")) / "demo-existing.json"
 
 
 def remove_from_existing(steps: Steps) -> None:
@@ -52,10 +50,6 @@ def remove_from_existing(steps: Steps) -> None:
 
 
 def remove_local(steps: Steps) -> None:
-    """Stop the hub and the cluster; caches (programs, images' base, model) stay for the next run."""
-    with steps.step("Stop the model hub and the cluster, and remove what they left"):
-        cluster = find_cluster(CLUSTER_NAME)
-        if cluster is not None:
-            ClusterHub(cluster=cluster, folder=demo_folder() / "hub").stop()
-            cluster.stop()
-        shutil.rmtree(demo_folder(), ignore_errors=True)
+    """Remove the cluster with its hub, images and all; the cache and the logs stay."""
+    with steps.step("Stop the cluster and remove what it left"):
+        run_module("tests.cluster.local", "down", "--name", CLUSTER_NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -10,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.images import build_images, push_images
-from tests.cluster.local import Cluster, start_full
-from tests.demo.hub import ClusterHub
+from tests.cluster.local import Cluster, remove_abandoned, start_full
+from tests.demo.hub import start_hub
 from tests.demo.installation import Images, ensure_namespace, install
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import ServiceRef
 from tests.e2e.stack import Stack, small_spec, wait_ready
 from tests.install.paths import NAMESPACE
-from tests.support.model_hub import HubStore, seed_store
 
 HERE = Path(__file__).parent
 CLUSTER_NAME = "e2e"
@@ -35,25 +35,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    running = start_full(name=CLUSTER_NAME)
+    remove_abandoned()
+    running = start_full(CLUSTER_NAME, owner_pid=os.getpid())
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="session")
-def stack(cluster: Cluster) -> Iterator[Stack]:
+def stack(cluster: Cluster) -> Stack:
     """Octavo installed by its chart, with a hub that holds the sample model."""
     build_images()
     images = Images(**push_images(cluster))
     kubectl = Kubectl(program=cluster.bin_dir / "kubectl", kubeconfig=cluster.kubeconfig)
-    hub = ClusterHub(cluster=cluster, folder=cluster.log_dir.parent / "hub")
-    store = HubStore(hub.store)
-    seed_store(store)
-    hub.start()
+    hub = start_hub(cluster)
     ensure_namespace(kubectl, NAMESPACE)
     install(kubectl, images, hub_endpoint=hub.endpoint)
-    yield Stack(cluster=cluster, kubectl=kubectl, images=images, hub=hub, store=store)
-    hub.stop()
+    return Stack(cluster=cluster, kubectl=kubectl, images=images, store=hub.store)
 
 
 @pytest.fixture

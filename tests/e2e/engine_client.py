@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.demo.chat import Connect, RequestFailed, get_text, post_json, read_metrics
@@ -15,13 +16,13 @@ from tests.demo.service import ServiceRef
 PORT = 8000
 
 
-def connect_to_service(netns: str, service: ServiceRef, timeout: float = 120) -> Connect:
+def connect_to_service(netns: Path, service: ServiceRef, timeout: float = 120) -> Connect:
     """Connections to the Service's own address, so that each request goes to any of its ready pods."""
     address = service.kubectl.read(*service.scope, f"service/{service.name}")["spec"]["clusterIP"]
     return lambda: InsideConnection(netns, address, PORT, timeout)
 
 
-def connect_to_pod(netns: str, pod: Mapping[str, Any], timeout: float = 120) -> Connect:
+def connect_to_pod(netns: Path, pod: Mapping[str, Any], timeout: float = 120) -> Connect:
     address = pod["status"]["podIP"]
     return lambda: InsideConnection(netns, address, PORT, timeout)
 

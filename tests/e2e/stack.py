@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.cluster.local import Cluster
-from tests.demo.hub import ClusterHub
 from tests.demo.installation import OPERATOR, Images
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import ServiceRef
@@ -28,7 +27,6 @@ class Stack:
     cluster: Cluster
     kubectl: Kubectl
     images: Images
-    hub: ClusterHub
     store: HubStore
 
     def apply(self, namespace: str, name: str, spec: Mapping[str, object]) -> ServiceRef:
