@@ -225,7 +225,14 @@ class Routing(ApiModel):
     """How clients reach the service."""
 
     port: int = Field(
-        default=DEFAULT_PORT, ge=1024, le=65535, description="Port of the Service and the engine. Immutable."
+        default=DEFAULT_PORT,
+        ge=1024,
+        le=65535,
+        description="Port of the Service and the engine. Immutable.",
+        # On the port itself: on the section, the API server would evaluate it for the section's default, `{}`.
+        json_schema_extra=validated_by(
+            cel("self == oldSelf", "spec.routing.port is immutable; make a new InferenceService")
+        ),
     )
 
 
@@ -255,10 +262,4 @@ class InferenceServiceSpec(ApiModel):
         ),
     )
     rollout: Rollout = Field(default_factory=Rollout, description="How one revision takes over from another.")
-    routing: Routing = Field(
-        default_factory=Routing,
-        description="How clients reach the service.",
-        json_schema_extra=validated_by(
-            cel("self.port == oldSelf.port", "spec.routing.port is immutable; make a new InferenceService")
-        ),
-    )
+    routing: Routing = Field(default_factory=Routing, description="How clients reach the service.")
