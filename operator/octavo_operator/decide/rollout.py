@@ -74,7 +74,7 @@ def decide_rollout(view: RolloutView) -> RolloutDecision:
     return RolloutDecision(
         serving=serving_next,
         target=view.target,
-        replicas={one: view.replicas for one in sorted(keep)},
+        replicas=dict.fromkeys(sorted(keep), view.replicas),
         remove=remove,
         newly_proven=newly_proven,
         promoted=promoted,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from octavo import engine_contract as contract
@@ -12,19 +11,12 @@ from octavo.errors import OctavoError, Unsupported
 from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
 from octavo_operator.api.quantities import parse_memory_bytes
 from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
 
 FLAG_DTYPE: Final = "--dtype"
 DEFAULT_FOR_SEQUENCES: Final = 4
 DEFAULT_BATCHED_TOKENS: Final = 512
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """An expected "no": nothing is created for it."""
-
-    reason: str
-    message: str
 
 
 def plan_memory(spec: InferenceServiceSpec, config: Mapping[str, object]) -> MemoryPlan | Refusal:

@@ -1,0 +1,115 @@
+"""One pass: from the world, the target and the number of replicas to everything that should exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from octavo_operator.api import names
+from octavo_operator.api.status import InferenceServiceStatus
+from octavo_operator.decide.conditions import format_time
+from octavo_operator.decide.history import next_number, prunable_revisions
+from octavo_operator.decide.pinning import add_pin
+from octavo_operator.decide.report import Decisions, build_status
+from octavo_operator.decide.rollout import RolloutDecision, RolloutView, decide_rollout
+from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.target import Target
+from octavo_operator.decide.world import World
+from octavo_operator.desired.controller_revision import build_controller_revision
+from octavo_operator.desired.deployment import build_deployment
+from octavo_operator.desired.metadata import Manifest
+from octavo_operator.desired.pins import build_pins
+from octavo_operator.desired.revision import Revision
+from octavo_operator.desired.service import build_service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """A child that should no longer exist."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextState:
+    """What a pass wants, in the order in which it is to be done."""
+
+    manifests: tuple[Manifest, ...]
+    removals: tuple[Removal, ...]
+    status: InferenceServiceStatus
+
+
+def decide_next_state(world: World, target: Target, scaling: ScalingDecision, *, now: datetime) -> NextState:
+    rollout = decide_rollout(
+        RolloutView(
+            target=target.revision.hash if target.revision else None,
+            selected=world.selected,
+            proven=world.proven,
+            deployments=world.deployments,
+            replicas=scaling.replicas,
+        )
+    )
+    decisions = Decisions(target=target, rollout=rollout, scaling=scaling)
+    return NextState(
+        manifests=tuple(build_manifests(world, target, rollout, now=now)),
+        removals=tuple(build_removals(world, rollout)),
+        status=build_status(world, decisions, now=now),
+    )
+
+
+def build_manifests(
+    world: World, target: Target, rollout: RolloutDecision, *, now: datetime
+) -> list[Manifest]:
+    """What is remembered comes before what runs: a crash in between loses no promise."""
+    manifests: list[Manifest] = []
+    if target.pin is not None:
+        manifests.append(build_pins(world.owner, add_pin(world.pins, target.pin)))
+    if target.revision is not None:
+        manifests.append(build_target_revision(world, target.revision, rollout, now=now))
+    manifests += [
+        build_deployment(
+            world.owner,
+            revision_of(world, target, one),
+            replicas=replicas,
+            progress_deadline_seconds=world.spec.rollout.progress_deadline_seconds,
+        )
+        for one, replicas in rollout.replicas.items()
+    ]
+    if rollout.serving is not None:
+        port = world.spec.routing.port
+        manifests.append(build_service(world.owner, port=port, serving=rollout.serving))
+    return manifests
+
+
+def revision_of(world: World, target: Target, wanted: str) -> Revision:
+    if target.revision is not None and target.revision.hash == wanted:
+        return target.revision
+    return world.revisions[wanted].revision
+
+
+def build_target_revision(
+    world: World, revision: Revision, rollout: RolloutDecision, *, now: datetime
+) -> Manifest:
+    stored = world.revisions.get(revision.hash)
+    proven_at = stored.proven_at if stored else None
+    if rollout.newly_proven:
+        proven_at = format_time(now)
+    number = stored.number if stored else next_number(world.numbers)
+    return build_controller_revision(world.owner, revision, number=number, proven_at=proven_at)
+
+
+def build_removals(world: World, rollout: RolloutDecision) -> list[Removal]:
+    in_use = {*rollout.replicas, *world.deployments}
+    limit = world.spec.rollout.revision_history_limit
+    pruned = prunable_revisions(world.numbers, in_use=in_use, limit=limit)
+    return [
+        *(
+            Removal(kind="Deployment", name=names.revision_name(world.owner.name, one))
+            for one in rollout.remove
+        ),
+        *(
+            Removal(kind="ControllerRevision", name=names.revision_name(world.owner.name, one))
+            for one in pruned
+        ),
+    ]

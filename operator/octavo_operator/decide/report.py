@@ -1,0 +1,149 @@
+"""The status of one InferenceService, assembled from what was decided and seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from octavo.planning import MemoryPlan
+from octavo_operator.api import names
+from octavo_operator.api.status import (
+    AutoscalingStatus,
+    InferenceServiceStatus,
+    LastFailure,
+    MemoryPlanStatus,
+    ModelStatus,
+)
+from octavo_operator.decide.conditions import (
+    ServingView,
+    date_conditions,
+    format_time,
+    judge,
+    judge_first_visit,
+)
+from octavo_operator.decide.failures import Failure, find_failure
+from octavo_operator.decide.observed import pods_of
+from octavo_operator.decide.rollout import RolloutDecision
+from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.target import Target
+from octavo_operator.decide.world import World
+from octavo_operator.desired.pins import Pin
+from octavo_operator.desired.service import service_url
+
+MAX_MESSAGE_LENGTH = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """All that a pass decided."""
+
+    target: Target
+    rollout: RolloutDecision
+    scaling: ScalingDecision
+
+
+def build_status(world: World, decisions: Decisions, *, now: datetime) -> InferenceServiceStatus:
+    rollout, target = decisions.rollout, decisions.target
+    view = view_serving(world, decisions)
+    serving = world.deployments.get(rollout.serving or "")
+    updated = world.deployments.get(rollout.target or "")
+    selected = rollout.serving
+    return InferenceServiceStatus(
+        observed_generation=world.generation,
+        conditions=date_conditions(
+            judge(target, rollout, view), world.status.conditions, generation=world.generation, now=now
+        ),
+        url=service_url(world.owner, port=world.spec.routing.port) if selected else None,
+        replicas=serving.existing if serving else 0,
+        ready_replicas=view.ready,
+        updated_replicas=updated.existing if updated else 0,
+        selector=selector_text(world.owner.name, selected) if selected else None,
+        model=model_status(target.pin) if target.pin else world.status.model,
+        memory_plan=plan_status(target.revision.plan) if target.revision else None,
+        current_revision=rollout.serving if rollout.serving in proven_after(world, rollout) else None,
+        update_revision=rollout.target,
+        autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
+        last_failure=last_failure(world, target, view.failure, now=now),
+    )
+
+
+def build_first_status(world: World, *, now: datetime) -> InferenceServiceStatus:
+    """What is said of a new generation before its words are looked up; the rest stays as it was."""
+    conditions = date_conditions(
+        judge_first_visit(), world.status.conditions, generation=world.generation, now=now
+    )
+    return world.status.model_copy(update={"observed_generation": world.generation, "conditions": conditions})
+
+
+def proven_after(world: World, rollout: RolloutDecision) -> frozenset[str]:
+    new = {rollout.target} if rollout.newly_proven and rollout.target else set()
+    return world.proven | new
+
+
+def view_serving(world: World, decisions: Decisions) -> ServingView:
+    rollout = decisions.rollout
+    serving = world.deployments.get(rollout.serving or "")
+    asked = world.deployments.get(rollout.target or "")
+    return ServingView(
+        ready=serving.ready if serving else 0,
+        wanted=decisions.scaling.replicas,
+        failure=find_failure(pods_of(world.pods, rollout.target), asked) if rollout.target else None,
+        deadline_exceeded=asked.deadline_exceeded if asked else False,
+    )
+
+
+def selector_text(service: str, revision: str) -> str:
+    return ",".join(f"{key}={value}" for key, value in names.pod_selector(service, revision).items())
+
+
+def model_status(pin: Pin) -> ModelStatus:
+    return ModelStatus(
+        requested_revision=pin.revision,
+        resolved_revision=pin.commit,
+        short_revision=pin.commit[: names.SHORT_REVISION_LENGTH],
+        resolved_at=pin.resolved_at,
+    )
+
+
+def plan_status(plan: MemoryPlan) -> MemoryPlanStatus:
+    return MemoryPlanStatus(
+        device=plan.device,
+        device_memory_bytes=plan.device_memory_bytes,
+        weights_bytes=plan.weights_bytes,
+        activation_bytes=plan.activation_bytes,
+        runtime_bytes=plan.runtime_bytes,
+        kv_bytes_per_token=plan.kv_bytes_per_token,
+        kv_blocks=plan.kv_blocks,
+        kv_tokens=plan.kv_tokens,
+        full_length_sequences=plan.full_length_sequences,
+        max_sequences=plan.max_num_seqs,
+        max_model_len=plan.max_model_len,
+        notes=plan.notes,
+    )
+
+
+def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | None) -> AutoscalingStatus:
+    """The old words while the decision is the same: status is not written for every request that comes."""
+    if before and (before.desired_replicas, before.reason) == (decision.replicas, decision.reason):
+        return before
+    return AutoscalingStatus(
+        desired_replicas=decision.replicas,
+        reason=decision.reason,
+        message=decision.message[:MAX_MESSAGE_LENGTH],
+    )
+
+
+def last_failure(
+    world: World, target: Target, failure: Failure | None, *, now: datetime
+) -> LastFailure | None:
+    """Kept after it was mended; the time is when this very failure was first seen."""
+    if target.refusal is not None:
+        failure = Failure(reason=target.refusal.reason, message=target.refusal.message)
+    if failure is None:
+        return world.status.last_failure
+    before = world.status.last_failure
+    if before and (before.reason, before.message) == (failure.reason, failure.message):
+        return before
+    return LastFailure(
+        reason=failure.reason, message=failure.message, exit_code=failure.exit_code, time=format_time(now)
+    )
