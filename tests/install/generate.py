@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 
 import yaml
-from octavo_operator.api.rbac import build_rules
 
+from octavo_operator.api.rbac import build_rules
 from tests.install.helm import template
 from tests.install.paths import CHART_CRDS, CHART_RULES, CRDS, MANIFEST
 

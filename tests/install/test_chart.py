@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from octavo_operator.api.rbac import build_rules
 
+from octavo_operator.api.rbac import build_rules
 from tests.install.helm import HelmRefused, run_helm, template
 from tests.install.paths import CHART, CHART_CRDS, CHART_RULES, CRDS, MANIFEST, NAMESPACE
 
