@@ -43,6 +43,14 @@ def install(kubectl: Kubectl, images: Images, *, hub_endpoint: str) -> str:
     )
 
 
+def is_installed(kubectl: Kubectl) -> bool:
+    """Whether Helm knows the release."""
+    listed = run_helm(
+        *("list", "--namespace", NAMESPACE, "--short", "--all"), environment=kubectl.environment
+    )
+    return RELEASE in listed.split()
+
+
 def uninstall(kubectl: Kubectl) -> None:
     """Remove the release; the definition stays, as Helm's keep policy asks."""
     run_helm(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.images import build_images, push_images
+from tests.cluster.images import push_images
 from tests.cluster.local import Cluster, remove_abandoned, start_full
 from tests.cluster.local.binaries import FULL_PROGRAMS, LIGHT_PROGRAMS, find_program, require_programs
 from tests.cluster.local.packages import install_packages
@@ -55,7 +55,6 @@ def start_local(steps: Steps) -> Target:
         cluster = start_full(CLUSTER_NAME)
         steps.detail(f"kubeconfig {cluster.kubeconfig}")
     with steps.step("Build the engine's and the operator's images and push them to the cluster's registry"):
-        build_images()
         images = Images(**push_images(cluster))
         steps.detail(f"engine   {images.engine}\noperator {images.operator}")
     with steps.step("Start the model hub inside the cluster's network"):

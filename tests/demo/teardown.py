@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from tests.demo.installation import CRD, uninstall
+from tests.demo.installation import CRD, is_installed, uninstall
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import parse_reference
 from tests.demo.steps import Steps
@@ -20,6 +20,7 @@ def remember_existing(kubectl: Kubectl) -> None:
         return
     had = {
         "crd": kubectl.attempt("get", "crd", CRD).returncode == 0,
+        "release": is_installed(kubectl),
         "namespace": kubectl.attempt("get", "namespace", NAMESPACE).returncode == 0,
     }
     ledger().parent.mkdir(parents=True, exist_ok=True)
@@ -31,17 +32,18 @@ def ledger() -> Path:
 
 
 def remove_from_existing(steps: Steps) -> None:
-    """Delete the sample, the release, and the namespace and definition if the demo brought them."""
+    """Delete the sample, and of release, namespace and definition those that the demo brought."""
     kubectl = Kubectl(program=find_kubectl(), kubeconfig=None)
     if not ledger().exists():
         steps.say("Nothing to remove: the demo has not run on an existing cluster from this checkout.")
         return
     had = json.loads(ledger().read_text())
     service = parse_reference(kubectl, SAMPLE)
-    with steps.step("Delete the sample and uninstall Octavo"):
+    with steps.step("Delete the sample, and Octavo where the demo installed it"):
         if kubectl.attempt("get", "crd", CRD).returncode == 0:
             kubectl.run("delete", *service.scope, "--ignore-not-found", "--wait", "--filename", str(SAMPLE))
-        uninstall(kubectl)
+        if not had["release"]:
+            uninstall(kubectl)
         if not had["crd"]:
             kubectl.run("delete", "crd", CRD, "--ignore-not-found")
         if not had["namespace"]:

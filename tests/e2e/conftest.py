@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.images import build_images, push_images
-from tests.cluster.local import Cluster, remove_abandoned, start_full
+from tests.cluster.images import push_images
+from tests.cluster.local import Cluster
+from tests.cluster.local.fixtures import full_cluster
 from tests.demo.hub import start_hub
 from tests.demo.installation import Images, ensure_namespace, install
 from tests.demo.kubectl import Kubectl
@@ -20,7 +20,7 @@ from tests.e2e.stack import Stack, small_spec, wait_ready
 from tests.install.paths import NAMESPACE
 
 HERE = Path(__file__).parent
-CLUSTER_NAME = "e2e"
+__all__ = ["full_cluster"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,23 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    remove_abandoned()
-    running = start_full(CLUSTER_NAME, owner_pid=os.getpid())
-    yield running
-    running.stop()
-
-
-@pytest.fixture(scope="session")
-def stack(cluster: Cluster) -> Stack:
+def stack(full_cluster: Cluster) -> Stack:
     """Octavo installed by its chart, with a hub that holds the sample model."""
-    build_images()
-    images = Images(**push_images(cluster))
-    kubectl = Kubectl(program=cluster.bin_dir / "kubectl", kubeconfig=cluster.kubeconfig)
-    hub = start_hub(cluster)
+    images = Images(**push_images(full_cluster))
+    kubectl = Kubectl(program=full_cluster.bin_dir / "kubectl", kubeconfig=full_cluster.kubeconfig)
+    hub = start_hub(full_cluster)
     ensure_namespace(kubectl, NAMESPACE)
     install(kubectl, images, hub_endpoint=hub.endpoint)
-    return Stack(cluster=cluster, kubectl=kubectl, images=images, store=hub.store)
+    return Stack(
+        cluster=full_cluster, kubectl=kubectl, images=images, store=hub.store, hub_endpoint=hub.endpoint
+    )
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.cluster.local import Cluster
@@ -28,6 +29,7 @@ class Stack:
     kubectl: Kubectl
     images: Images
     store: HubStore
+    hub_endpoint: str
 
     def apply(self, namespace: str, name: str, spec: Mapping[str, object]) -> ServiceRef:
         """Create or change an InferenceService as `kubectl apply` does."""
@@ -39,6 +41,14 @@ class Stack:
         }
         self.kubectl.run("apply", "--filename", "-", stdin=json.dumps(manifest))
         return ServiceRef(kubectl=self.kubectl, name=name, namespace=namespace)
+
+    def publish(self, repository: str, readme: str, *, branch: str = "main") -> str:
+        """Commit the sample model with another readme: same weights, another commit."""
+        first = self.store.resolve(SMOLLM2, "v1")
+        files: dict[str, Path | bytes] = {file.path: self.store.content(file) for file in first.files}
+        return self.store.add_commit(
+            repository, files | {"README.md": readme.encode()}, branch=branch, message=readme
+        )
 
     def operator_pod(self) -> dict[str, Any]:
         (pod,) = self.kubectl.items(

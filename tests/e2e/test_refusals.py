@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.engine_client import SteadyClient, ask, connect_to_service
-from tests.e2e.stack import Stack, small_spec, wait_ready, wait_refused
-from tests.support.sample_model import sample_model_dir
+from tests.e2e.stack import small_spec, wait_ready, wait_refused
 
 WEIGHTS = "model.safetensors"
 
@@ -22,12 +21,6 @@ def serving_others(stack, bystander) -> Iterator[None]:
         yield
     assert client.answered
     assert not client.failures
-
-
-def publish(stack: Stack, repository: str) -> None:
-    """The sample model under another name, so that breaking it breaks nothing else."""
-    files = {path.name: path for path in sample_model_dir().iterdir() if path.is_file()}
-    stack.store.add_commit(repository, files, message="Publish")
 
 
 def test_wrong_repository_is_refused_by_name(stack, namespace, serving_others) -> None:
@@ -44,14 +37,14 @@ def test_wrong_revision_is_refused_by_name(stack, namespace, serving_others) -> 
 
 
 def test_missing_file_is_refused_by_name(stack, namespace, serving_others) -> None:
-    publish(stack, "octavo-tests/missing")
+    stack.publish("octavo-tests/missing", "To be broken")
     stack.store.hide("octavo-tests/missing", WEIGHTS)
     service = stack.apply(namespace, "missing-file", small_spec("hf://octavo-tests/missing"))
     assert WEIGHTS in wait_refused(service, "FileMissing")
 
 
 def test_digest_mismatch_is_refused_by_file_and_digest(stack, namespace, serving_others) -> None:
-    publish(stack, "octavo-tests/corrupt")
+    stack.publish("octavo-tests/corrupt", "To be broken")
     stack.store.corrupt("octavo-tests/corrupt", WEIGHTS)
     service = stack.apply(namespace, "corrupt-file", small_spec("hf://octavo-tests/corrupt"))
     message = wait_refused(service, "DigestMismatch")

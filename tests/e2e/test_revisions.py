@@ -20,8 +20,8 @@ def serve_revision(stack: Stack, namespace: str, revision: str) -> str:
 
 
 def test_edit_and_revert_bring_the_other_commit_and_the_first_one_back(stack, namespace) -> None:
-    first = stack.store.commit_of(SMOLLM2, "v1")
-    second = stack.store.add_commit(SMOLLM2, {"README.md": b"Second.\n"}, branch="edited", message="Edit")
+    first = stack.store.resolve(SMOLLM2, "v1").sha
+    second = stack.publish(SMOLLM2, "Second", branch="edited")
     assert serve_revision(stack, namespace, "v1") == first
 
     service = stack.apply(namespace, "edited", small_spec(revision="v1"))

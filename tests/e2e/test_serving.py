@@ -56,7 +56,7 @@ def test_sample_streams_to_the_official_client_over_a_port_forward(sample) -> No
 
 def test_loaded_commit_equals_the_resolved_revision(stack, sample, connect) -> None:
     commit = sample.read()["status"]["model"]["resolvedRevision"]
-    assert commit == stack.store.commit_of(SMOLLM2, "main")
+    assert commit == stack.store.resolve(SMOLLM2, "main").sha
     assert commit in get_text(connect, "/version")
     assert f'revision="{commit}"' in engine_info(connect)
     assert commit[:12] in ask(connect, sample.name, "Hello")["system_fingerprint"]
@@ -106,7 +106,7 @@ def test_moving_the_hubs_main_changes_nothing(stack, sample, connect) -> None:
     """Neither in the running pod nor in one that replaces it."""
     before = only_ready_pod(sample)
     commit = sample.read()["status"]["model"]["resolvedRevision"]
-    moved = stack.store.add_commit(SMOLLM2, {"README.md": b"Moved on.\n"}, message="Move main")
+    moved = stack.publish(SMOLLM2, "Moved on")
     assert moved != commit
 
     stays_true(
