@@ -1,24 +1,41 @@
 """The order in which a cluster comes up. Each step waits until the next one can rely on it."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.cluster.local.cgroups import make_cgroups
 from tests.cluster.local.control_plane import (
+    API_SERVICE_IP,
     ApiClient,
     ControlPlane,
     api_server_command,
     controller_manager_command,
     etcd_command,
+    scheduler_command,
 )
 from tests.cluster.local.credentials import Credentials, make_credentials
+from tests.cluster.local.image_store import take_image_store
 from tests.cluster.local.kubeconfig import write_kubeconfig
-from tests.cluster.local.network import accepts_connections, free_port
+from tests.cluster.local.mounts import mount_node_folders
+from tests.cluster.local.network import (
+    API_PORT,
+    NODE_ADDRESS,
+    accepts_connections,
+    forward_api_server,
+    free_port,
+    listens_inside,
+    set_up_network,
+)
+from tests.cluster.local.node import kube_proxy_command, kubelet_command, start_containerd
 from tests.cluster.local.paths import ClusterPaths
 from tests.cluster.local.processes import Launcher
 from tests.cluster.local.progress import say, step
 from tests.cluster.local.record import ClusterRecord, Owner, write_record
+from tests.cluster.local.registry import start_registry
+from tests.cluster.local.sandbox import open_sandbox
 
 DEFAULT_ACCOUNT: Final = "/api/v1/namespaces/default/serviceaccounts/default"
 """Made by the controller manager; until it exists no pod can be created."""
@@ -93,4 +110,64 @@ def _finish(paths: ClusterPaths, record: ClusterRecord, credentials: Credentials
 
 
 def bring_up_full(paths: ClusterPaths, programs: Mapping[str, Path], owner: Owner | None) -> ClusterRecord:
-    raise NotImplementedError
+    """A control plane and a node, in a sandbox with no route out."""
+    say(f"Starting the cluster {paths.name!r}")
+    with take_image_store() as store:
+        record = ClusterRecord(mode="full", api_port=free_port(), owner=owner, image_store=store.folder)
+        _begin(paths, record, programs)
+        with step("namespaces, mounts and cgroups"):
+            make_cgroups(paths.name)
+            sandbox = open_sandbox(paths, keep_open=store.lock)
+    inside = Launcher(cluster=paths.root, logs=paths.logs, prefix=sandbox.enter)
+    mount_node_folders(inside, paths, store.folder)
+    set_up_network(inside)
+    plane = _inner_control_plane(paths, programs)
+    with step("etcd, containerd and registry"):
+        inside.start("etcd", etcd_command(plane))
+        start_registry(inside, paths.config)
+        start_containerd(inside, paths, programs)
+        inside.wait_for(
+            "etcd listens", lambda: listens_inside(sandbox, plane.etcd_port), seconds=PATIENCE_SECONDS
+        )
+    forward_api_server(inside, sandbox, outer_port=record.api_port)
+    _start_api_server(plane, inside, record)
+    with step("controller manager, scheduler, kubelet, kube-proxy; node ready"):
+        inside.start("controller-manager", controller_manager_command(plane))
+        inside.start("scheduler", scheduler_command(plane))
+        inside.start("kubelet", kubelet_command(paths, programs, plane.credentials))
+        inside.start("kube-proxy", kube_proxy_command(paths, programs, plane.credentials))
+        _wait_for_node(inside, record, paths)
+        _wait_for_default_account(inside, record, paths)
+    return _finish(paths, record, plane.credentials)
+
+
+def _inner_control_plane(paths: ClusterPaths, programs: Mapping[str, Path]) -> ControlPlane:
+    hosts = ["127.0.0.1", NODE_ADDRESS]
+    return ControlPlane(
+        programs=programs,
+        paths=paths,
+        credentials=make_credentials(
+            paths,
+            api_server=f"https://{NODE_ADDRESS}:{API_PORT}",
+            api_hosts=[*hosts, API_SERVICE_IP],
+            node_hosts=[*hosts, paths.name],
+        ),
+        bind_address="0.0.0.0",
+        advertise_address=NODE_ADDRESS,
+        api_port=API_PORT,
+        etcd_port=2379,
+        etcd_peer_port=2380,
+    )
+
+
+def _wait_for_node(inside: Launcher, record: ClusterRecord, paths: ClusterPaths) -> None:
+    client = ApiClient(port=record.api_port, credentials=paths.certificates)
+    inside.wait_for("the node is ready", lambda: _node_is_ready(client, paths.name), seconds=PATIENCE_SECONDS)
+
+
+def _node_is_ready(client: ApiClient, node: str) -> bool:
+    status, body = client.get(f"/api/v1/nodes/{node}")
+    if status != 200:
+        return False
+    conditions = json.loads(body)["status"].get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
