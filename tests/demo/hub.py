@@ -38,10 +38,8 @@ class ClusterHub:
 def start_hub(cluster: Cluster) -> ClusterHub:
     """The cluster's hub, seeded with the sample model and answering; started unless it runs."""
     folder = cluster.paths.root / "hub"
-    is_new = not folder.exists()
     store = HubStore(folder)
-    if is_new:
-        seed_store(store)
+    seed_store(store)
     hub = ClusterHub(cluster=cluster, store=store, log=cluster.log_dir / "model-hub.log")
     if not answers(hub):
         await_answer(hub, launch(hub, folder))

@@ -56,10 +56,11 @@ def namespace(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
     stack.kubectl.run("delete", "namespace", name, "--wait", "--ignore-not-found", timeout=180)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bystander(stack: Stack) -> Iterator[ServiceRef]:
     """A service that serves through everything that happens to the others."""
     ensure_namespace(stack.kubectl, "bystander")
     service = stack.apply("bystander", "smollm2", small_spec(revision="v1"))
     wait_ready(service)
     yield service
+    stack.kubectl.run("delete", "namespace", "bystander", "--wait", timeout=180)

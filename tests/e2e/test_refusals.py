@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.engine_client import SteadyClient, ask, connect_to_service
 from tests.e2e.stack import small_spec, wait_ready, wait_refused
+from tests.support.model_hub import FAULTY
 
 WEIGHTS = "model.safetensors"
 
@@ -37,16 +38,12 @@ def test_wrong_revision_is_refused_by_name(stack, namespace, serving_others) -> 
 
 
 def test_missing_file_is_refused_by_name(stack, namespace, serving_others) -> None:
-    stack.publish("octavo-tests/missing", "To be broken")
-    stack.store.hide("octavo-tests/missing", WEIGHTS)
-    service = stack.apply(namespace, "missing-file", small_spec("hf://octavo-tests/missing"))
+    service = stack.apply(namespace, "missing-file", small_spec(f"hf://{FAULTY.missing_file}"))
     assert WEIGHTS in wait_refused(service, "FileMissing")
 
 
 def test_digest_mismatch_is_refused_by_file_and_digest(stack, namespace, serving_others) -> None:
-    stack.publish("octavo-tests/corrupt", "To be broken")
-    stack.store.corrupt("octavo-tests/corrupt", WEIGHTS)
-    service = stack.apply(namespace, "corrupt-file", small_spec("hf://octavo-tests/corrupt"))
+    service = stack.apply(namespace, "corrupt-file", small_spec(f"hf://{FAULTY.digest_mismatch}"))
     message = wait_refused(service, "DigestMismatch")
     assert WEIGHTS in message
     assert len(re.findall(r"[0-9a-f]{12,}", message)) >= 2, message
