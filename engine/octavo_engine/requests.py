@@ -55,7 +55,7 @@ class SamplingParams:
         _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
         _require(0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, "0 to max_tokens")
         _require(
-            0.0 <= self.temperature and math.isfinite(self.temperature),
+            self.temperature >= 0.0 and math.isfinite(self.temperature),
             "temperature",
             self.temperature,
             "finite and at least 0",
@@ -68,7 +68,7 @@ class SamplingParams:
             -2.0 <= self.frequency_penalty <= 2.0, "frequency_penalty", self.frequency_penalty, "-2 to 2"
         )
         _require(
-            0.0 < self.repetition_penalty and math.isfinite(self.repetition_penalty),
+            self.repetition_penalty > 0.0 and math.isfinite(self.repetition_penalty),
             "repetition_penalty",
             self.repetition_penalty,
             "finite and above 0",
@@ -127,6 +127,8 @@ class TokenEvent:
     error: str | None = None
     num_cached_tokens: int = 0
     """Prompt tokens whose keys and values came from the cache."""
+    queue_seconds: float | None = None
+    """On a request's first event: from its arrival until it was first admitted."""
 
 
 @dataclass(frozen=True, slots=True)

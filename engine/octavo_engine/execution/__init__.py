@@ -1,0 +1,1 @@
+"""Runs a step: KV tensors, the model's forward pass, sampling."""

@@ -1,0 +1,56 @@
+"""What an engine runs with, and how it is doing: frozen values for logs, metrics and `/version`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """Settled when the engine starts."""
+
+    device: str
+    dtype: str
+    kv_dtype: str
+    kernel_path: str
+    block_size: int
+    block_bytes: int
+    num_kv_blocks: int
+    measured_kv_blocks: int
+    planned_kv_blocks: int | None
+    capacity_tokens: int
+    """Longest sequence that the whole pool holds."""
+    context_len: int
+    """What was asked for, or else the model's own, before looking at the pool."""
+    max_model_len: int
+    """Prompt and output together; never more than the pool holds."""
+    max_num_seqs: int
+    weights_bytes: int
+    memory_limit_bytes: int
+    num_threads: int
+    eos_token_ids: frozenset[int]
+    vocab_size: int
+    """Ids below this exist; padding of the matrix is not counted."""
+    revision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """Gauges now, and totals since the start."""
+
+    num_running: int
+    num_waiting: int
+    blocks_total: int
+    blocks_referenced: int
+    blocks_cached: int
+    blocks_free: int
+    admitted: int
+    preemptions: int
+    recomputed_tokens: int
+    prompt_tokens: int
+    cached_prompt_tokens: int
+    generated_tokens: int
+    failed_rows: int
+    """Sequences ended because their scores were not finite."""
+    steps: int
+    step_seconds: float

@@ -1,0 +1,132 @@
+"""How many blocks this engine holds: its own measurement, bounded by the operator's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from octavo.architecture import ModelArchitecture, parse_architecture
+from octavo.kv_sizing import block_bytes
+from octavo_engine.config import EngineConfig
+from octavo_engine.execution.kv_cache import KVCache, KVCacheShape, group_layers
+from octavo_engine.execution.loaded_model import LoadedModel
+from octavo_engine.execution.model_runner import ModelRunner
+from octavo_engine.memory import PeakMeter, kv_budget_bytes, require_room_for_blocks
+from octavo_engine.scheduling.batch_layout import BatchLayout, GroupLayout, SpanLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockCount:
+    """Blocks of the pool, and where the number comes from."""
+
+    num_blocks: int
+    measured: int
+    planned: int | None
+    """In this engine's own blocks, whatever the plan counted in."""
+
+
+def kv_cache_shape(config: EngineConfig, model: LoadedModel) -> KVCacheShape:
+    """Groups of layers and the size of a block."""
+    decoder = model.decoder.config
+    return KVCacheShape(
+        groups=group_layers([layer.window for layer in decoder.layers]),
+        block_size=config.block_size,
+        num_kv_heads=decoder.num_kv_heads,
+        head_dim=decoder.head_dim,
+        dtype=model.kv_dtype,
+    )
+
+
+def decide_block_count(
+    config: EngineConfig, model: LoadedModel, shape: KVCacheShape, *, limit_bytes: int, device: torch.device
+) -> BlockCount:
+    """The lesser of what was measured and what was planned; exactly `num_kv_blocks` where that is set."""
+    planned = _planned_blocks(config, model, shape)
+    if config.num_kv_blocks is not None:
+        return BlockCount(num_blocks=config.num_kv_blocks, measured=config.num_kv_blocks, planned=planned)
+    budget = kv_budget_bytes(
+        limit_bytes=limit_bytes,
+        peak_bytes=_measure_step_peak(config, model, shape, device),
+        attention_bytes=_attention_bytes(config, model, shape),
+    )
+    measured = require_room_for_blocks(
+        budget_bytes=budget, block_bytes=shape.block_bytes, limit_bytes=limit_bytes
+    )
+    useful = min(measured, _most_useful_blocks(config, model, shape))
+    return BlockCount(
+        num_blocks=useful if planned is None else max(1, min(useful, planned)),
+        measured=measured,
+        planned=planned,
+    )
+
+
+def _planned_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int | None:
+    """The plan counts blocks over all layers; where layers form several groups, ours are smaller."""
+    if config.planned_kv_blocks is None or len(shape.groups) == 1:
+        return config.planned_kv_blocks
+    arch = parse_architecture(model.raw_config)
+    if not isinstance(arch, ModelArchitecture):
+        return config.planned_kv_blocks
+    names = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+    planned_block = block_bytes(arch, kv_dtype=names[shape.dtype], block_size=shape.block_size)
+    return config.planned_kv_blocks * planned_block // shape.block_bytes
+
+
+def _most_useful_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int:
+    """Blocks for `max_num_seqs` sequences of full length: more could never be filled at once."""
+    per_sequence = sum(
+        group.max_blocks_held(
+            model.declared_model_len,
+            block_size=shape.block_size,
+            max_chunk=config.max_num_batched_tokens,
+        )
+        for group in shape.groups
+    )
+    return per_sequence * config.max_num_seqs
+
+
+def _measure_step_peak(
+    config: EngineConfig, model: LoadedModel, shape: KVCacheShape, device: torch.device
+) -> int:
+    """Run the widest step against a pool of one block and see how high memory goes."""
+    runner = ModelRunner(model.decoder, KVCache(shape, num_blocks=1, device=device), device=device)
+    num_tokens = min(config.max_num_batched_tokens, model.declared_model_len)
+    meter = PeakMeter()
+    runner.run(one_sequence_layout(shape, num_tokens, num_samples=min(config.max_num_seqs, num_tokens)))
+    return meter.peak_bytes()
+
+
+def one_sequence_layout(shape: KVCacheShape, num_tokens: int, *, num_samples: int) -> BatchLayout:
+    """A step of one sequence whose positions all lie in block 1: right in size, not in content."""
+    size = shape.block_size
+    span = SpanLayout(
+        start=0,
+        num_new_tokens=num_tokens,
+        context_len=num_tokens,
+        first_position=0,
+        block_ids=(1,) * -(-num_tokens // size),
+    )
+    slots = [size + position % size for position in range(num_tokens)]
+    return BatchLayout(
+        token_ids=[0] * num_tokens,
+        positions=list(range(num_tokens)),
+        num_decodes=int(num_tokens == 1),
+        sample_rows=list(range(num_tokens - num_samples, num_tokens)),
+        sampled=(),
+        groups=tuple(
+            GroupLayout(window=group.window, slot_mapping=slots, spans=(span,)) for group in shape.groups
+        ),
+    )
+
+
+def _attention_bytes(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int:
+    """What attention takes beyond the measured step when a chunk stands at the end of a long context.
+
+    Keys and values are gathered once (twice where the cache has another dtype), and the mask holds
+    one number for each pair of new and cached token.
+    """
+    context, elements = model.declared_model_len, shape.num_kv_heads * shape.head_dim
+    gathered = 2 * context * elements * (shape.dtype.itemsize + model.dtype.itemsize)
+    mask = context * config.max_num_batched_tokens * (model.dtype.itemsize + 1)
+    return gathered + mask

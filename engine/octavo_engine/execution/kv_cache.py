@@ -1,0 +1,78 @@
+"""The tensors that hold keys and values, and which of them a layer uses.
+
+All groups share the same blocks: a block id stands for one block in each of the `num_slots` pairs of
+tensors, and the i-th layer of every group uses the i-th pair. Equal blocks for all groups need groups
+of equal size, so layers of one kind are split into as many groups as that takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from octavo_engine.scheduling.kv_groups import KVCacheGroup
+
+
+def group_layers(windows: SequenceOf[int | None]) -> tuple[KVCacheGroup, ...]:
+    """Divide layers, given each one's window, into groups of equal size (the last of a kind may be short).
+
+    >>> [group.layers for group in group_layers([16, None, 16, 16, None, 16])]
+    [(0, 2), (3, 5), (1, 4)]
+    """
+    by_window: dict[int | None, list[int]] = {}
+    for layer, window in enumerate(windows):
+        by_window.setdefault(window, []).append(layer)
+    size = min(len(layers) for layers in by_window.values())
+    return tuple(
+        KVCacheGroup(layers=tuple(layers[start : start + size]), window=window)
+        for window, layers in by_window.items()
+        for start in range(0, len(layers), size)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVCacheShape:
+    """Sizes of one block."""
+
+    groups: tuple[KVCacheGroup, ...]
+    block_size: int
+    num_kv_heads: int
+    head_dim: int
+    dtype: torch.dtype
+
+    @property
+    def num_slots(self) -> int:
+        """Layers that one block id serves at once."""
+        return max(len(group.layers) for group in self.groups)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of keys and values of one block."""
+        elements = self.num_slots * self.block_size * self.num_kv_heads * self.head_dim
+        return 2 * elements * self.dtype.itemsize
+
+
+class KVCache:
+    """Keys and values of `num_blocks` usable blocks and the null block."""
+
+    __slots__ = ("group_of_layer", "keys", "shape", "slot_of_layer", "values")
+
+    def __init__(self, shape: KVCacheShape, *, num_blocks: int, device: torch.device) -> None:
+        self.shape = shape
+        size = (num_blocks + 1, shape.block_size, shape.num_kv_heads, shape.head_dim)  # [N, S, K, D]
+        self.keys = [_zeros(size, shape.dtype, device) for _ in range(shape.num_slots)]
+        self.values = [_zeros(size, shape.dtype, device) for _ in range(shape.num_slots)]
+        self.group_of_layer: dict[int, int] = {}
+        self.slot_of_layer: dict[int, int] = {}
+        for group_index, group in enumerate(shape.groups):
+            for slot, layer in enumerate(group.layers):
+                self.group_of_layer[layer] = group_index
+                self.slot_of_layer[layer] = slot
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros come straight from the system: pages that no block was written to take no memory yet."""
+    return torch.zeros(size, dtype=dtype, device=device)

@@ -1,0 +1,78 @@
+"""From a model directory to a model in memory, with every check that can be made before reading weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from octavo.errors import InvalidSpec
+from octavo_engine.config import EngineConfig
+from octavo_engine.memory import require_room_for_weights
+from octavo_engine.models.decoder import Decoder
+from octavo_engine.models.decoder_config import DecoderConfig, parse_decoder_config
+from octavo_engine.models.loading import DTYPES, DecoderLoader, read_model_json
+from octavo_engine.models.token_ids import read_eos_token_ids, read_num_token_ids
+from octavo_engine.models.weight_files import WeightFiles
+
+KV_DTYPES: Final[Mapping[str, torch.dtype]] = {
+    "float32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model, what was read beside its weights, and what it takes."""
+
+    decoder: Decoder
+    raw_config: Mapping[str, object]
+    dtype: torch.dtype
+    kv_dtype: torch.dtype
+    weights_bytes: int
+    num_token_ids: int
+    eos_token_ids: frozenset[int]
+    declared_model_len: int
+    """The context length asked for, or else the model's own."""
+
+
+def load_model(
+    config: EngineConfig, *, limit_bytes: int, device: torch.device, progress: Callable[[str, float], None]
+) -> LoadedModel:
+    """Read configuration and weights; raises a `StartError` that names what is wrong."""
+    raw = read_model_json(config.model_dir, "config.json", required=True)
+    decoder_config = parse_decoder_config(raw)
+    dtype = DTYPES[decoder_config.dtype if config.dtype == "auto" else config.dtype]
+    model_len = _declared_model_len(config, decoder_config)
+    files = WeightFiles(config.model_dir)
+    weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
+    require_room_for_weights(weights_bytes=weights_bytes, limit_bytes=limit_bytes)
+    num_token_ids = read_num_token_ids(config.model_dir, vocab_size=decoder_config.vocab_size)
+    loader = DecoderLoader(
+        files,
+        decoder_config,
+        dtype=dtype,
+        device=device,
+        num_token_ids=num_token_ids,
+        max_model_len=model_len,
+    )
+    return LoadedModel(
+        decoder=loader.load(lambda share: progress("loading weights", share)),
+        raw_config=raw,
+        dtype=dtype,
+        kv_dtype=KV_DTYPES.get(config.kv_cache_dtype, dtype),
+        weights_bytes=weights_bytes,
+        num_token_ids=num_token_ids,
+        eos_token_ids=read_eos_token_ids(config.model_dir, raw),
+        declared_model_len=model_len,
+    )
+
+
+def _declared_model_len(config: EngineConfig, decoder_config: DecoderConfig) -> int:
+    longest = decoder_config.max_position_embeddings
+    if config.max_model_len is not None and config.max_model_len > longest:
+        raise InvalidSpec(f"max_model_len: {config.max_model_len} is beyond the model's own {longest}")
+    return config.max_model_len or longest

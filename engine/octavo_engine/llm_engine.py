@@ -1,0 +1,278 @@
+"""The engine: requests in, tokens out, one step at a time.
+
+Single-threaded: one thread loads it and calls everything. A step is schedule → run → sample →
+record; every end of a sequence goes through the scheduler's one `finish`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from octavo_engine.admissibility import refusal_of
+from octavo_engine.config import EngineConfig
+from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.execution.cache_sizing import (
+    BlockCount,
+    decide_block_count,
+    kv_cache_shape,
+    one_sequence_layout,
+)
+from octavo_engine.execution.kv_cache import KVCache, KVCacheShape
+from octavo_engine.execution.loaded_model import LoadedModel, load_model
+from octavo_engine.execution.logits import SampleRow
+from octavo_engine.execution.model_runner import ModelRunner
+from octavo_engine.execution.sampler import SampledToken, sample
+from octavo_engine.kernels import reference
+from octavo_engine.memory import memory_limit_bytes, num_threads
+from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenEvent
+from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
+from octavo_engine.scheduling.scheduler import Scheduler, SchedulerLimits, SequenceUpdate
+from octavo_engine.scheduling.sequence import Sequence, StopConditions
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampling:
+    """How one sequence in flight is sampled."""
+
+    params: SamplingParams
+    seed: int
+
+
+class LLMEngine:
+    """One model on one device."""
+
+    def __init__(
+        self, *, facts: EngineFacts, runner: ModelRunner, scheduler: Scheduler, max_waiting: int
+    ) -> None:
+        self._facts = facts
+        self._runner = runner
+        self._scheduler = scheduler
+        self._max_waiting = max_waiting
+        self._sampling: dict[str, _Sampling] = {}
+        self._num_added = 0
+        self._steps = 0
+        self._step_seconds = 0.0
+        self._failed_rows = 0
+
+    @classmethod
+    def load(cls, config: EngineConfig, progress: Progress | None = None) -> LLMEngine:
+        """Load weights, measure, allocate, and generate one token, so that a ready engine works."""
+        torch.set_num_threads(num_threads())
+        device = torch.device(config.device)
+        limit = config.memory_limit_bytes or memory_limit_bytes()
+        report = progress or _ignore_progress
+        model = load_model(config, limit_bytes=limit, device=device, progress=report)
+        report("measuring memory", 0.0)
+        shape = kv_cache_shape(config, model)
+        count = decide_block_count(config, model, shape, limit_bytes=limit, device=device)
+        runner = ModelRunner(
+            model.decoder, KVCache(shape, num_blocks=count.num_blocks, device=device), device=device
+        )
+        report("first token", 0.0)
+        runner.run(one_sequence_layout(shape, 1, num_samples=1))
+        scheduler = _build_scheduler(config, shape, count)
+        facts = _facts(config, model, shape, count, limit_bytes=limit, scheduler=scheduler)
+        return cls(facts=facts, runner=runner, scheduler=scheduler, max_waiting=config.max_waiting)
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What this engine runs with."""
+        return self._facts
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def add_request(self, request: EngineRequest) -> Refusal | None:
+        """Queue a request, or say why it is not taken."""
+        refusal = refusal_of(
+            request,
+            facts=self._facts,
+            in_flight=request.request_id in self._sampling,
+            num_waiting=len(self._scheduler.waiting),
+            max_waiting=self._max_waiting,
+        )
+        if refusal is not None:
+            return refusal
+        seed = request.params.seed
+        self._sampling[request.request_id] = _Sampling(
+            request.params, int.from_bytes(os.urandom(8)) if seed is None else seed
+        )
+        self._scheduler.add(self._sequence_of(request))
+        self._num_added += 1
+        return None
+
+    def _sequence_of(self, request: EngineRequest) -> Sequence:
+        params = request.params
+        ends = (
+            params.stop_token_ids if params.ignore_eos else params.stop_token_ids | self._facts.eos_token_ids
+        )
+        return Sequence(
+            request_id=request.request_id,
+            order=self._num_added,
+            token_ids=list(request.prompt_token_ids),
+            num_prompt_tokens=len(request.prompt_token_ids),
+            stop=StopConditions(
+                max_tokens=params.max_tokens, min_tokens=params.min_tokens, stop_token_ids=ends
+            ),
+            salt=request.cache_salt,
+        )
+
+    def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort") -> None:
+        """End a request from outside; nothing happens if it has ended already. No event follows."""
+        self._scheduler.finish(request_id, reason)
+        self._sampling.pop(request_id, None)
+
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return self._scheduler.has_work()
+
+    # One step -----------------------------------------------------------------------------------
+
+    def step(self, now: float) -> list[TokenEvent]:
+        """Compute one batch and return what it did for each request that drew a token or ended."""
+        scheduled = self._scheduler.schedule()
+        if not scheduled:
+            return []
+        started = time.perf_counter()
+        layout = build_batch_layout(
+            scheduled, groups=self._scheduler.groups, block_size=self._facts.block_size
+        )
+        results = self._compute(layout)
+        events = self._fail_rows(results)
+        tokens = {name: result.token_id for name, result in results.items() if result.token_id is not None}
+        events += [
+            self._event(update, results[update.sequence.request_id])
+            for update in self._scheduler.record(scheduled, tokens)
+        ]
+        self._steps += 1
+        self._step_seconds += time.perf_counter() - started
+        return events
+
+    def _compute(self, layout: BatchLayout) -> dict[str, SampledToken]:
+        logits = self._runner.run(layout)
+        if not layout.sampled:
+            return {}
+        sampled = sample(logits, [self._row(sequence) for sequence in layout.sampled])
+        names = (sequence.request_id for sequence in layout.sampled)
+        return dict(zip(names, sampled, strict=True))
+
+    def _row(self, sequence: Sequence) -> SampleRow:
+        sampling = self._sampling[sequence.request_id]
+        return SampleRow(
+            params=sampling.params,
+            seed=sampling.seed,
+            prompt_token_ids=sequence.token_ids[: sequence.num_prompt_tokens],
+            output_token_ids=sequence.token_ids[sequence.num_prompt_tokens :],
+            end_token_ids=sequence.stop.stop_token_ids,
+        )
+
+    def _fail_rows(self, results: dict[str, SampledToken]) -> list[TokenEvent]:
+        """End the sequences whose scores were not finite; the others of the batch go on."""
+        failed = [name for name, result in results.items() if result.token_id is None]
+        for request_id in failed:
+            self._scheduler.finish(request_id, "error")
+            self._sampling.pop(request_id, None)
+        self._failed_rows += len(failed)
+        message = f"the model's scores are not finite in {self._facts.dtype}"
+        return [
+            TokenEvent(request_id=request_id, token_ids=(), finish_reason="error", error=message)
+            for request_id in failed
+        ]
+
+    def _event(self, update: SequenceUpdate, result: SampledToken) -> TokenEvent:
+        sequence = update.sequence
+        if update.finish_reason is not None:
+            self._sampling.pop(sequence.request_id, None)
+        return TokenEvent(
+            request_id=sequence.request_id,
+            token_ids=(update.token_id,),
+            logprobs=() if result.logprob is None else (result.logprob,),
+            finish_reason=update.finish_reason,
+            num_cached_tokens=sequence.num_cached_tokens,
+        )
+
+    # Numbers ------------------------------------------------------------------------------------
+
+    def stats(self) -> EngineStats:
+        """Gauges and totals at this moment."""
+        blocks, counters = self._scheduler.pool.counts, self._scheduler.counters
+        return EngineStats(
+            num_running=len(self._scheduler.running),
+            num_waiting=len(self._scheduler.waiting),
+            blocks_total=blocks.total,
+            blocks_referenced=blocks.referenced,
+            blocks_cached=blocks.cached,
+            blocks_free=blocks.free,
+            admitted=counters.admitted,
+            preemptions=counters.preemptions,
+            recomputed_tokens=counters.recomputed_tokens,
+            prompt_tokens=counters.prompt_tokens,
+            cached_prompt_tokens=counters.cached_prompt_tokens,
+            generated_tokens=counters.generated_tokens,
+            failed_rows=self._failed_rows,
+            steps=self._steps,
+            step_seconds=self._step_seconds,
+        )
+
+    def check_integrity(self) -> None:
+        """Assert the scheduler's invariants; for tests and idle moments."""
+        self._scheduler.check_integrity()
+
+
+def _build_scheduler(config: EngineConfig, shape: KVCacheShape, count: BlockCount) -> Scheduler:
+    limits = SchedulerLimits(
+        max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens,
+        block_size=config.block_size,
+        num_blocks=count.num_blocks,
+        enable_prefix_caching=config.enable_prefix_caching,
+    )
+    return Scheduler(limits=limits, groups=shape.groups, hash_root=os.urandom(32))
+
+
+def _facts(
+    config: EngineConfig,
+    model: LoadedModel,
+    shape: KVCacheShape,
+    count: BlockCount,
+    *,
+    limit_bytes: int,
+    scheduler: Scheduler,
+) -> EngineFacts:
+    capacity = scheduler.capacity_tokens(limit=model.declared_model_len)
+    return EngineFacts(
+        device=config.device,
+        dtype=_name(model.dtype),
+        kv_dtype=_name(model.kv_dtype),
+        kernel_path=reference.NAME,
+        block_size=config.block_size,
+        block_bytes=shape.block_bytes,
+        num_kv_blocks=count.num_blocks,
+        measured_kv_blocks=count.measured,
+        planned_kv_blocks=count.planned,
+        capacity_tokens=capacity,
+        context_len=model.declared_model_len,
+        max_model_len=min(model.declared_model_len, capacity),
+        max_num_seqs=config.max_num_seqs,
+        weights_bytes=model.weights_bytes,
+        memory_limit_bytes=limit_bytes,
+        num_threads=torch.get_num_threads(),
+        eos_token_ids=model.eos_token_ids,
+        vocab_size=model.num_token_ids,
+        revision=config.revision,
+    )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _ignore_progress(_stage: str, _share: float) -> None:
+    """Nobody watches."""

@@ -1,0 +1,93 @@
+"""The forward pass of a decoder-only transformer over the rows of one step.
+
+Letters in shapes: T rows, E hidden size, H query heads, K KV heads, D head dim, V vocabulary.
+Attention itself is passed in: the model does not know where keys and values are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from octavo_engine.models.decoder_config import DecoderConfig
+from octavo_engine.models.layers import GatedMLP, Linear, RMSNorm
+from octavo_engine.models.rope import RotaryEmbedding, rotate
+from octavo_engine.models.rope_config import RopeConfig
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+"""(layer, query [T, H, D], key [T, K, D], value [T, K, D]) -> [T, H, D]"""
+
+CosSin = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderLayer:
+    """One layer's weights; the optional norms are those of some families only."""
+
+    input_norm: RMSNorm
+    qkv: Linear
+    query_norm: RMSNorm | None
+    key_norm: RMSNorm | None
+    output: Linear
+    attention_out_norm: RMSNorm | None
+    mlp_norm: RMSNorm
+    mlp: GatedMLP
+    mlp_out_norm: RMSNorm | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """A loaded model."""
+
+    config: DecoderConfig
+    embeddings: Tensor  # [V, E]
+    embedding_scale: Tensor | None
+    layers: tuple[DecoderLayer, ...]
+    ropes: dict[RopeConfig, RotaryEmbedding]
+    final_norm: RMSNorm
+    head: Tensor  # [V, E], rows of padded ids left out
+
+    def forward(self, token_ids: Tensor, positions: Tensor, attend: Attend) -> Tensor:  # [T], [T] -> [T, E]
+        """Hidden states of all rows, before the final norm."""
+        hidden = embedding(token_ids, self.embeddings)
+        if self.embedding_scale is not None:
+            hidden = hidden * self.embedding_scale
+        cos_sin = {config: rope.cos_sin(positions, hidden.dtype) for config, rope in self.ropes.items()}
+        for index, layer in enumerate(self.layers):
+            rope = self.config.layers[index].rope
+            turn = None if rope is None else cos_sin[rope]
+            hidden = hidden + self._attention(index, layer, layer.input_norm(hidden), turn, attend)
+            out = layer.mlp(layer.mlp_norm(hidden))
+            hidden = hidden + (out if layer.mlp_out_norm is None else layer.mlp_out_norm(out))
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:  # [R, E] -> [R, V] float32
+        """Scores of the next token for some rows."""
+        scores = torch.nn.functional.linear(self.final_norm(hidden), self.head).to(torch.float32)
+        cap = self.config.logits_softcap
+        return scores if cap is None else cap * torch.tanh(scores / cap)
+
+    def _attention(
+        self, index: int, layer: DecoderLayer, x: Tensor, turn: CosSin | None, attend: Attend
+    ) -> Tensor:  # [T, E]
+        config = self.config
+        num_rows = x.shape[0]
+        query, key, value = torch.split(layer.qkv(x), _qkv_sizes(config), dim=-1)
+        query = query.reshape(num_rows, config.num_heads, config.head_dim)
+        key = key.reshape(num_rows, config.num_kv_heads, config.head_dim)
+        value = value.reshape(num_rows, config.num_kv_heads, config.head_dim)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            query, key = layer.query_norm(query), layer.key_norm(key)
+        if turn is not None:
+            query, key = rotate(query, *turn), rotate(key, *turn)
+        out = layer.output(attend(index, query, key, value).reshape(num_rows, -1))
+        return out if layer.attention_out_norm is None else layer.attention_out_norm(out)
+
+
+def _qkv_sizes(config: DecoderConfig) -> list[int]:
+    kv_size = config.num_kv_heads * config.head_dim
+    return [config.num_heads * config.head_dim, kv_size, kv_size]

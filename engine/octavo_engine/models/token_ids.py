@@ -1,0 +1,39 @@
+"""Which token ids exist and which end a text, from the files beside the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from octavo_engine.errors import UnsupportedModel
+from octavo_engine.models.loading import read_model_json
+
+
+def read_num_token_ids(model_dir: Path, *, vocab_size: int) -> int:
+    """Ids below this have a text; the rest of `vocab_size` pads the matrix and must not be drawn."""
+    tokenizer = read_model_json(model_dir, "tokenizer.json", required=False)
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
+    highest = -1
+    if isinstance(vocabulary, Mapping):
+        highest = max((int(token_id) for token_id in vocabulary.values()), default=-1)
+    elif isinstance(vocabulary, list):
+        highest = len(vocabulary) - 1
+    added = tokenizer.get("added_tokens")
+    if isinstance(added, list):
+        highest = max([highest, *(int(token["id"]) for token in added)])
+    return vocab_size if highest < 0 else min(vocab_size, highest + 1)
+
+
+def read_eos_token_ids(model_dir: Path, config: Mapping[str, object]) -> frozenset[int]:
+    """Ids that end a text: those of `generation_config.json`, or else those of `config.json`."""
+    generation = read_model_json(model_dir, "generation_config.json", required=False)
+    for name, source in (("generation_config.json", generation), ("config.json", config)):
+        stated = source.get("eos_token_id")
+        if stated is None:
+            continue
+        ids = stated if isinstance(stated, list) else [stated]
+        if not all(isinstance(token_id, int) for token_id in ids):
+            raise UnsupportedModel(f"{name}: eos_token_id must be an id or a list of ids, got {stated!r}")
+        return frozenset(ids)
+    return frozenset()

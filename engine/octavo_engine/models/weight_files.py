@@ -1,0 +1,117 @@
+"""Tensors of a checkpoint by name, over one or several safetensors files.
+
+A missing shard, a truncated file and a tensor that no file holds are errors that name it: nothing is
+ever left at random values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from octavo_engine.errors import ModelFileError
+
+INDEX_FILE: Final = "model.safetensors.index.json"
+SINGLE_FILE: Final = "model.safetensors"
+
+
+class _Slice(Protocol):
+    def get_shape(self) -> list[int]: ...
+
+
+class _Reader(Protocol):
+    """The part of `safe_open` that is used here; the library itself has no types."""
+
+    def offset_keys(self) -> list[str]: ...
+    def get_slice(self, name: str) -> _Slice: ...
+    def get_tensor(self, name: str) -> Tensor: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """Where one tensor lies and how large it is."""
+
+    path: Path
+    shape: tuple[int, ...]
+    num_elements: int
+
+
+class WeightFiles:
+    """All tensors of a model directory; reads one at a time, from mapped files."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self.tensors: dict[str, StoredTensor] = {}
+        self._open = {path: _open(path) for path in _weight_paths(model_dir)}
+        for path, reader in self._open.items():
+            for name in reader.offset_keys():
+                shape = tuple(reader.get_slice(name).get_shape())
+                self.tensors[name] = StoredTensor(
+                    path=path, shape=shape, num_elements=int(torch.Size(shape).numel())
+                )
+        _require_indexed(model_dir, self.tensors)
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """One tensor, as stored; its shape must be the one that the configuration implies."""
+        stored = self.tensors.get(name)
+        if stored is None:
+            files = ", ".join(path.name for path in self._open)
+            raise ModelFileError(f"tensor {name}: in none of {files}")
+        if stored.shape != shape:
+            raise ModelFileError(
+                f"tensor {name} in {stored.path.name}: shape {list(stored.shape)}, "
+                f"but config.json implies {list(shape)}"
+            )
+        try:
+            return self._open[stored.path].get_tensor(name)
+        except SafetensorError as error:
+            raise ModelFileError(f"{stored.path.name}: cannot read tensor {name}: {error}") from error
+
+    def require_all_used(self, used: Iterable[str], *, ignorable: tuple[str, ...]) -> None:
+        """Refuse a checkpoint with tensors that the forward pass would not apply."""
+        left = sorted(name for name in set(self.tensors) - set(used) if not name.endswith(ignorable))
+        if left:
+            shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+            raise ModelFileError(f"tensors that this model type does not have: {shown}")
+
+
+def _weight_paths(model_dir: Path) -> list[Path]:
+    index = model_dir / INDEX_FILE
+    if index.exists():
+        paths = [model_dir / name for name in sorted(set(_weight_map(index).values()))]
+    else:
+        paths = [model_dir / SINGLE_FILE]
+    for path in paths:
+        if not path.exists():
+            raise ModelFileError(f"{path.name}: missing from {model_dir}")
+    return paths
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    try:
+        content = json.loads(index.read_text())
+        return {str(name): str(file) for name, file in content["weight_map"].items()}
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ModelFileError(f"{index.name}: not a safetensors index: {error!r}") from error
+
+
+def _open(path: Path) -> _Reader:
+    try:
+        return cast(_Reader, safe_open(path, framework="pt"))
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{path.name}: truncated or not a safetensors file: {error}") from error
+
+
+def _require_indexed(model_dir: Path, tensors: dict[str, StoredTensor]) -> None:
+    index = model_dir / INDEX_FILE
+    if not index.exists():
+        return
+    for name, file in _weight_map(index).items():
+        if name not in tensors:
+            raise ModelFileError(f"{file}: lacks tensor {name}, which {INDEX_FILE} places there")

@@ -1,0 +1,303 @@
+"""Which sequences run and which tokens each step computes.
+
+Every sequence's computed tokens chase its total under one token budget per step; chunked prefill,
+cache hits and recomputation after a preemption are all the same case. Order of arrival decides
+everything: the oldest always progresses, and only the newest running sequence is ever preempted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+
+from octavo_engine.scheduling.admission import (
+    Forecast,
+    OutputHistory,
+    admission_limit_blocks,
+    predicted_peak_blocks,
+)
+from octavo_engine.scheduling.block_pool import NULL_BLOCK, BlockPool
+from octavo_engine.scheduling.kv_groups import KVCacheGroup, max_sequence_tokens
+from octavo_engine.scheduling.prefix_cache import PrefixHasher
+from octavo_engine.scheduling.sequence import FinishReason, Sequence
+from octavo_engine.scheduling.sequence_blocks import CacheHit, SequenceBlocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerLimits:
+    """What bounds a step and the pool."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_blocks: int
+    enable_prefix_caching: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSequence:
+    """The next `num_new_tokens` of one sequence."""
+
+    sequence: Sequence
+    num_new_tokens: int
+    samples: bool
+    """Whether its last computed token is its last token, so that a new one is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceUpdate:
+    """What a recorded step did to one sequence."""
+
+    sequence: Sequence
+    token_id: int
+    finish_reason: FinishReason | None
+
+
+@dataclass(slots=True)
+class SchedulerCounters:
+    """Totals since the start."""
+
+    admitted: int = 0
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class Scheduler:
+    """Owns the waiting and the running sequences and all their blocks."""
+
+    def __init__(
+        self, *, limits: SchedulerLimits, groups: SequenceOf[KVCacheGroup], hash_root: bytes
+    ) -> None:
+        self.limits = limits
+        self.pool = BlockPool(num_blocks=limits.num_blocks)
+        self.counters = SchedulerCounters()
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []
+        self.groups = tuple(groups)
+        self._by_id: dict[str, Sequence] = {}
+        self._history = OutputHistory()
+        self._blocks = SequenceBlocks(
+            pool=self.pool,
+            groups=self.groups,
+            block_size=limits.block_size,
+            max_chunk=limits.max_num_batched_tokens,
+            hasher=PrefixHasher(block_size=limits.block_size, root=hash_root),
+            enable_prefix_caching=limits.enable_prefix_caching,
+        )
+
+    # Requests -----------------------------------------------------------------------------------
+
+    def capacity_tokens(self, *, limit: int) -> int:
+        """Longest sequence, at most `limit`, that the whole pool can hold."""
+        return max_sequence_tokens(
+            self.groups,
+            num_blocks=self.limits.num_blocks,
+            block_size=self.limits.block_size,
+            max_chunk=self.limits.max_num_batched_tokens,
+            limit=limit,
+        )
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence; the caller has made sure that the pool can hold it."""
+        assert sequence.request_id not in self._by_id, f"{sequence.request_id} is in flight"
+        self._by_id[sequence.request_id] = sequence
+        self.waiting.append(sequence)
+
+    def get(self, request_id: str) -> Sequence | None:
+        """The sequence in flight under this id."""
+        return self._by_id.get(request_id)
+
+    def finish(self, request_id: str, reason: FinishReason) -> Sequence | None:
+        """End a sequence, whatever its state; None if it has ended already. Every end comes here."""
+        sequence = self._by_id.pop(request_id, None)
+        if sequence is None:
+            return None
+        if sequence.state == "running":
+            self.running.remove(sequence)
+        else:
+            self.waiting.remove(sequence)
+        self._blocks.free(sequence)
+        sequence.state = "finished"
+        sequence.finish_reason = reason
+        if reason in ("stop", "length"):
+            self._history.record(sequence.num_output_tokens)
+        return sequence
+
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return bool(self._by_id)
+
+    # One step -----------------------------------------------------------------------------------
+
+    def schedule(self) -> tuple[ScheduledSequence, ...]:
+        """Choose the tokens of the next step and give them blocks."""
+        scheduled: list[ScheduledSequence] = []
+        budget = self.limits.max_num_batched_tokens
+        preemptions_before = self.counters.preemptions
+        index = 0
+        while index < len(self.running) and budget > 0:
+            sequence = self.running[index]
+            chunk = self._chunk_for(sequence, index, budget)
+            if chunk > 0:
+                if not self._make_room(sequence, chunk):
+                    break
+                scheduled.append(_scheduled(sequence, chunk))
+                budget -= chunk
+            index += 1
+        if self.counters.preemptions == preemptions_before:
+            self._admit(scheduled, budget)
+        return tuple(scheduled)
+
+    def _chunk_for(self, sequence: Sequence, index: int, budget: int) -> int:
+        """Tokens of this step for a running sequence, leaving one for each younger one that generates.
+
+        The oldest gets at least one whatever the others need.
+        """
+        wanted = sequence.num_uncomputed_tokens
+        if wanted == 1:
+            return 1
+        generating = sum(other.num_uncomputed_tokens == 1 for other in self.running[index + 1 :])
+        chunk = min(wanted, budget - generating)
+        return max(chunk, 1) if index == 0 else max(chunk, 0)
+
+    def _make_room(self, sequence: Sequence, chunk: int) -> bool:
+        """Give the chunk its blocks, preempting the newest; False if the sequence itself had to go."""
+        while not self._blocks.grow(sequence, sequence.num_computed_tokens + chunk):
+            newest = self.running[-1]
+            self._preempt(newest)
+            if newest is sequence:
+                return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Send the newest running sequence back to the head of the queue; its hashes stay."""
+        assert self.running[-1] is sequence, f"{sequence.request_id} is not the newest"
+        self.running.pop()
+        self._blocks.free(sequence)
+        sequence.num_computed_tokens = 0
+        sequence.state = "waiting"
+        sequence.num_preemptions += 1
+        self.waiting.appendleft(sequence)
+        self.counters.preemptions += 1
+
+    # Admission ----------------------------------------------------------------------------------
+
+    def _admit(self, scheduled: list[ScheduledSequence], budget: int) -> None:
+        """Start waiting sequences, oldest first and never one past another, while there is room."""
+        pending = self._pending_hashes(scheduled)
+        while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
+            sequence = self.waiting[0]
+            hit = self._blocks.find_hit(sequence)
+            if hit.next_hash is not None and hit.next_hash in pending:
+                break  # its next block is being computed right now: next step it is a hit
+            if not self._can_admit(sequence, hit):
+                break
+            chunk = min(budget, sequence.num_tokens - hit.num_tokens)
+            self._start(sequence, hit, chunk)
+            scheduled.append(_scheduled(sequence, chunk))
+            pending |= self._blocks.hashes_touched_by(sequence, chunk)
+            budget -= chunk
+
+    def _pending_hashes(self, scheduled: SequenceOf[ScheduledSequence]) -> set[bytes]:
+        pending: set[bytes] = set()
+        if self.waiting:
+            for item in scheduled:
+                pending |= self._blocks.hashes_touched_by(item.sequence, item.num_new_tokens)
+        return pending
+
+    def _can_admit(self, sequence: Sequence, hit: CacheHit) -> bool:
+        """Whether all its present tokens fit now, and the predicted peak stays inside the pool."""
+        needed = self._blocks.blocks_to_admit(sequence, hit)
+        if needed > self.pool.num_available:
+            return False
+        if not self.running:
+            return True
+        seen: set[int] = set()
+        forecasts = [self._forecast(other, seen) for other in self.running]
+        candidate = self._blocks.blocks_not_in(seen, sequence, hit)
+        forecasts.append(Forecast(num_blocks=candidate, remaining_blocks=self._remaining_blocks(sequence)))
+        return predicted_peak_blocks(forecasts) <= admission_limit_blocks(self.limits.num_blocks)
+
+    def _forecast(self, sequence: Sequence, seen: set[int]) -> Forecast:
+        return Forecast(
+            num_blocks=self._blocks.count_unseen(sequence, seen),
+            remaining_blocks=self._remaining_blocks(sequence),
+        )
+
+    def _remaining_blocks(self, sequence: Sequence) -> int:
+        """Blocks, over all groups, that its further output is expected to take, at least one."""
+        generated = sequence.num_output_tokens
+        expected = self._history.expected_length(num_generated=generated, max_tokens=sequence.stop.max_tokens)
+        return self._blocks.blocks_of_growth(sequence, max(1, expected - generated))
+
+    def _start(self, sequence: Sequence, hit: CacheHit, chunk: int) -> None:
+        self.waiting.popleft()
+        self._blocks.attach(sequence, hit)
+        grown = self._blocks.grow(sequence, sequence.num_computed_tokens + chunk)
+        assert grown, f"{sequence.request_id} was admitted without room for its first chunk"
+        sequence.state = "running"
+        self.running.append(sequence)
+        if sequence.num_preemptions == 0:
+            sequence.num_cached_tokens = hit.num_tokens
+            self.counters.admitted += 1
+            self.counters.prompt_tokens += sequence.num_prompt_tokens
+            self.counters.cached_prompt_tokens += hit.num_tokens
+
+    # Results ------------------------------------------------------------------------------------
+
+    def record(
+        self, scheduled: SequenceOf[ScheduledSequence], sampled: Mapping[str, int]
+    ) -> list[SequenceUpdate]:
+        """Note what a step computed and drew; sequences that reached an end are finished."""
+        updates: list[SequenceUpdate] = []
+        for item in scheduled:
+            sequence = item.sequence
+            if sequence.state != "running":
+                continue
+            self._advance(sequence, item.num_new_tokens)
+            if item.samples:
+                updates.append(self._append(sequence, sampled[sequence.request_id]))
+        return updates
+
+    def _advance(self, sequence: Sequence, num_new_tokens: int) -> None:
+        before = sequence.num_computed_tokens
+        sequence.num_computed_tokens += num_new_tokens
+        repeated = min(sequence.num_computed_tokens, sequence.max_computed_tokens) - before
+        self.counters.recomputed_tokens += max(0, repeated)
+        sequence.max_computed_tokens = max(sequence.max_computed_tokens, sequence.num_computed_tokens)
+        self._blocks.register_full(sequence)
+        self._blocks.release_passed(sequence)
+
+    def _append(self, sequence: Sequence, token_id: int) -> SequenceUpdate:
+        sequence.token_ids.append(token_id)
+        self.counters.generated_tokens += 1
+        reason = sequence.end_after(token_id)
+        if reason is not None:
+            self.finish(sequence.request_id, reason)
+        return SequenceUpdate(sequence, token_id, reason)
+
+    def check_integrity(self) -> None:
+        """Assert that blocks, tables and queues agree; costs a pass over all blocks."""
+        self.pool.check_integrity()
+        references: dict[int, int] = {}
+        for sequence in self.running:
+            for table in sequence.block_tables:
+                for block_id in table:
+                    references[block_id] = references.get(block_id, 0) + 1
+        references.pop(NULL_BLOCK, None)
+        for block_id in range(1, self.limits.num_blocks + 1):
+            held, counted = references.get(block_id, 0), self.pool.ref_count(block_id)
+            assert held == counted, f"block {block_id}: {held} tables name it, {counted} references counted"
+        assert all(not sequence.block_tables for sequence in self.waiting), "a waiting sequence holds blocks"
+        orders = [sequence.order for sequence in (*self.running, *self.waiting)]
+        assert orders == sorted(orders), f"order of arrival broken: {orders}"
+        assert len(orders) == len(self._by_id), "a sequence is in neither queue"
+
+
+def _scheduled(sequence: Sequence, chunk: int) -> ScheduledSequence:
+    return ScheduledSequence(sequence, chunk, samples=chunk == sequence.num_uncomputed_tokens)
