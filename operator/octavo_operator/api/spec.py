@@ -229,7 +229,7 @@ class Routing(ApiModel):
         ge=1024,
         le=65535,
         description="Port of the Service and the engine. Immutable.",
-        # On the port itself: on the section, the API server would evaluate it for the section's default, `{}`.
+        # On the port itself: on the section, the API server would evaluate it for the default, `{}`.
         json_schema_extra=validated_by(
             cel("self == oldSelf", "spec.routing.port is immutable; make a new InferenceService")
         ),

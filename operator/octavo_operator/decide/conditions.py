@@ -125,8 +125,8 @@ def judge_planned(target: Target) -> Finding:
     if target.revision is not None:
         plan = target.revision.plan
         message = (
-            f"{plan.kv_blocks} blocks hold {plan.kv_tokens} tokens: {plan.full_length_sequences} sequences of "
-            f"{plan.max_model_len}"
+            f"{plan.kv_blocks} blocks hold {plan.kv_tokens} tokens: "
+            f"{plan.full_length_sequences} sequences of {plan.max_model_len}"
         )
         return Finding(type=MEMORY_PLANNED, status="True", reason="Planned", message=message)
     if target.pin is None or target.refusal is None:

@@ -1,0 +1,94 @@
+"""Starts the operator: `python -m octavo_operator.shell`, configured by environment variables alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+import kopf
+
+from octavo.errors import InvalidSpec
+from octavo_operator.shell.autoscaler import Autoscaler
+from octavo_operator.shell.cache import Cache, Key
+from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.kinds import INFERENCE_SERVICES
+from octavo_operator.shell.kube import Kube, connect
+from octavo_operator.shell.logs import configure_logs
+from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.queue import WorkQueue
+from octavo_operator.shell.reconcile import Reconciler
+from octavo_operator.shell.scrape import Scraper
+from octavo_operator.shell.settings import Settings, read_settings
+from octavo_operator.shell.targets import Targets
+from octavo_operator.shell.watch import build_kopf_settings, build_registry
+from octavo_operator.shell.worker import Workers
+
+CRD_WAIT_SECONDS: Final = 2.0
+BAD_SETTINGS_EXIT_CODE: Final = 2
+
+logger = logging.getLogger(__name__)
+
+
+async def run(settings: Settings) -> None:
+    kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
+    queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
+    reconciler = Reconciler(
+        kube=kube,
+        cache=cache,
+        targets=Targets(settings, Hub(settings.hub_endpoint), draw_jitter=random.random),
+        autoscaler=Autoscaler(scraper, interval_seconds=settings.scrape_seconds),
+        meters=meters,
+        clock=lambda: datetime.now(UTC),
+    )
+    workers = Workers(queue, reconciler, meters)
+    meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
+    meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
+    meters.serve(settings.metrics_address)
+    registry = build_registry(cache, queue)
+
+    async def start(**_: object) -> None:
+        await wait_for_definition(kube)
+        workers.start()
+
+    async def stop(**_: object) -> None:
+        await workers.stop()
+        await scraper.close()
+        await kube.close()
+
+    kopf.on.startup(registry=registry)(start)
+    kopf.on.cleanup(registry=registry)(stop)
+    await kopf.operator(
+        registry=registry,
+        settings=build_kopf_settings(),
+        standalone=True,
+        clusterwide=not settings.watch_namespace,
+        namespaces=[settings.watch_namespace] if settings.watch_namespace else [],
+        liveness_endpoint=f"http://{settings.health_address}/healthz",
+    )
+
+
+async def wait_for_definition(kube: Kube) -> None:
+    """kopf looks up once what the API server serves; the definition may be installed a moment later."""
+    while not await kube.serves(INFERENCE_SERVICES):
+        logger.warning("the API server does not serve InferenceServices yet; is the CRD installed?")
+        await asyncio.sleep(CRD_WAIT_SECONDS)
+
+
+def main() -> int:
+    try:
+        settings = read_settings(os.environ)
+    except InvalidSpec as error:
+        sys.stderr.write(f"{error}\n")
+        return BAD_SETTINGS_EXIT_CODE
+    configure_logs(settings.log_format)
+    asyncio.run(run(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

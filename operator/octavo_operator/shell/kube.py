@@ -1,0 +1,152 @@
+"""The API server, as far as the operator writes to it: apply, delete, tell."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from datetime import datetime
+from typing import Any, Final
+
+from kubernetes.aio import client, config
+
+from octavo_operator.api import names
+from octavo_operator.api.status import InferenceServiceStatus, render_status
+from octavo_operator.decide.events import EventDraft
+from octavo_operator.desired.metadata import Manifest, Owner
+from octavo_operator.shell.kinds import EVENTS, INFERENCE_SERVICES, KINDS_BY_NAME, Kind
+
+APPLY_CONTENT_TYPE: Final = "application/apply-patch+yaml"
+JSON_CONTENT_TYPE: Final = "application/json"
+REQUEST_TIMEOUT_SECONDS: Final = 30
+MAX_EVENT_MESSAGE: Final = 1024
+"""Longer ones are refused by the API server."""
+Body = dict[str, Any]
+
+logger = logging.getLogger(__name__)
+
+
+async def connect() -> Kube:
+    """With KUBECONFIG if that is set, else as the pod's service account, else as the user's kubectl does."""
+    if os.environ.get("KUBECONFIG"):
+        await config.load_kube_config()
+    else:
+        try:
+            config.load_incluster_config()
+        except config.ConfigException:
+            await config.load_kube_config()
+    return Kube(client.ApiClient())
+
+
+class Kube:
+    """A thin client for server-side apply; conflicts and refusals are its callers' to judge."""
+
+    def __init__(self, api: client.ApiClient) -> None:
+        self._api = api
+
+    async def close(self) -> None:
+        await self._api.close()
+
+    async def apply(self, manifest: Manifest) -> Body:
+        """Own the fields of the manifest, whoever else set them; returns the stored object."""
+        metadata = manifest["metadata"]
+        path = KINDS_BY_NAME[manifest["kind"]].path(metadata["namespace"], metadata["name"])
+        return await self._apply(path, manifest)
+
+    async def apply_status(self, owner: Owner, status: InferenceServiceStatus) -> Body:
+        """Only the status; the uid keeps it from an object of the same name made since."""
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
+            "status": render_status(status),
+        }
+        return await self._apply(INFERENCE_SERVICES.path(owner.namespace, owner.name, "status"), body)
+
+    async def _apply(self, path: str, body: Body) -> Body:
+        query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
+        return await self._request("PATCH", path, body=body, query=query, content_type=APPLY_CONTENT_TYPE)
+
+    async def read(self, kind: Kind, namespace: str, name: str) -> Body | None:
+        try:
+            return await self._request("GET", kind.path(namespace, name))
+        except client.ApiException as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def delete(self, kind: Kind, namespace: str, name: str) -> None:
+        """Its own children go in the background; that it is gone already is as good."""
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        try:
+            await self._request("DELETE", kind.path(namespace, name), body=body)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+
+    async def tell(self, owner: Owner, draft: EventDraft, *, now: datetime) -> None:
+        """Post a Kubernetes Event; one that cannot be posted is only logged."""
+        body = build_event(owner, draft, now=now)
+        try:
+            await self._request("POST", EVENTS.path(owner.namespace), body=body)
+        except client.ApiException as error:
+            logger.warning("event %s was refused with %s", draft.reason, error.status)
+
+    async def serves(self, kind: Kind) -> bool:
+        try:
+            await self._request("GET", f"/apis/{kind.group}/{kind.version}")
+        except client.ApiException as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body | None = None,
+        query: dict[str, str] | None = None,
+        content_type: str = JSON_CONTENT_TYPE,
+    ) -> Body:
+        headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": content_type}
+        call = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
+        data = await response.read()
+        if not 200 <= response.status <= 299:
+            raise client.ApiException(
+                status=response.status, reason=response.reason, body=data.decode(errors="replace")
+            )
+        answer: Body = json.loads(data)
+        return answer
+
+
+def build_event(owner: Owner, draft: EventDraft, *, now: datetime) -> Body:
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{owner.name}.", "namespace": owner.namespace},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "name": owner.name,
+            "namespace": owner.namespace,
+            "uid": owner.uid,
+        },
+        "type": draft.type,
+        "reason": draft.reason,
+        "message": draft.message[:MAX_EVENT_MESSAGE],
+        "action": "Reconcile",
+        "eventTime": stamp,
+        "reportingComponent": names.FIELD_MANAGER,
+        "reportingInstance": names.FIELD_MANAGER,
+    }

@@ -1,0 +1,43 @@
+"""The operator's configuration: environment variables, read once at start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from octavo.errors import InvalidSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an installation decides."""
+
+    engine_image: str
+    """For revisions whose spec names none."""
+    hub_endpoint: str
+    """Empty: the public hub."""
+    watch_namespace: str
+    """Empty: all of them."""
+    health_address: str
+    metrics_address: str
+    log_format: str
+    scrape_seconds: float
+    """Between two readings of the engines of a service under mode SLO."""
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    image = environment.get("OCTAVO_ENGINE_IMAGE", "")
+    if not image:
+        raise InvalidSpec("OCTAVO_ENGINE_IMAGE: must name the engine image for new revisions, got nothing")
+    log_format = environment.get("OCTAVO_LOG_FORMAT", "") or "json"
+    if log_format not in ("json", "text"):
+        raise InvalidSpec(f"OCTAVO_LOG_FORMAT: must be json or text, got {log_format!r}")
+    return Settings(
+        engine_image=image,
+        hub_endpoint=environment.get("OCTAVO_HUB_ENDPOINT", "").rstrip("/"),
+        watch_namespace=environment.get("OCTAVO_WATCH_NAMESPACE", ""),
+        health_address=environment.get("OCTAVO_HEALTH_ADDRESS", "0.0.0.0:8080"),
+        metrics_address=environment.get("OCTAVO_METRICS_ADDRESS", "0.0.0.0:8081"),
+        log_format=log_format,
+        scrape_seconds=5.0,
+    )
