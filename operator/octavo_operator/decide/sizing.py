@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final
 
 from octavo import engine_contract as contract
 from octavo.architecture import ModelArchitecture, parse_architecture
-from octavo.errors import OctavoError, Unsupported
+from octavo.errors import InvalidSpec, OctavoError, Unsupported
 from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
 from octavo_operator.api.quantities import parse_memory_bytes
 from octavo_operator.api.spec import InferenceServiceSpec
@@ -39,7 +40,7 @@ def plan_memory(spec: InferenceServiceSpec, config: Mapping[str, object]) -> Mem
         return Refusal(reason=contract.REASON_UNSUPPORTED_MODEL, message=message)
     try:
         return _plan(spec, architecture)
-    except (OctavoError, ValueError) as error:
+    except OctavoError as error:
         return Refusal(reason=contract.REASON_INVALID_ARGUMENTS, message=str(error))
 
 
@@ -57,16 +58,25 @@ def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> Memory
 
 def build_workload(spec: InferenceServiceSpec) -> Workload:
     engine = spec.engine
-    batched = read_flag(engine.args, contract.FLAG_MAX_NUM_BATCHED_TOKENS)
     return Workload(
         max_model_len=engine.max_model_len,
-        max_num_batched_tokens=int(batched) if batched else DEFAULT_BATCHED_TOKENS,
+        max_num_batched_tokens=read_batched_tokens(engine.args),
         max_num_seqs=engine.max_sequences or None,
         for_sequences=engine.kv_cache.for_sequences or DEFAULT_FOR_SEQUENCES,
         kv_dtype=KV_DTYPE_FLAGS[engine.kv_cache.dtype],
         dtype=read_flag(engine.args, FLAG_DTYPE) or "auto",
         block_size=engine.kv_cache.block_tokens,
     )
+
+
+def read_batched_tokens(args: tuple[str, ...]) -> int:
+    text = read_flag(args, contract.FLAG_MAX_NUM_BATCHED_TOKENS)
+    if text is None:
+        return DEFAULT_BATCHED_TOKENS
+    if not text.isdecimal():
+        flag = contract.FLAG_MAX_NUM_BATCHED_TOKENS
+        raise InvalidSpec(f"spec.engine.args: {flag} must be a whole number, got {text!r}")
+    return int(text)
 
 
 def read_flag(args: tuple[str, ...], flag: str) -> str | None:
@@ -76,7 +86,7 @@ def read_flag(args: tuple[str, ...], flag: str) -> str | None:
     'bfloat16'
     """
     value = None
-    for word, following in zip(args, (*args[1:], ""), strict=True):
+    for word, following in pairwise((*args, "")):
         if word == flag:
             value = following
         elif word.startswith(f"{flag}="):
