@@ -1,0 +1,1 @@
+"""The engine over HTTP: routes of the OpenAI API, streaming, metrics, health and an orderly end."""

@@ -1,0 +1,1 @@
+"""Tokens to text and back: encoding, chat templates, incremental decoding, stop strings."""

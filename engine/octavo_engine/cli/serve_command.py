@@ -1,0 +1,209 @@
+"""`octavo-engine serve`: flags to configuration, then the serving process."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from octavo import engine_contract as contract
+from octavo.errors import InvalidSpec
+
+if TYPE_CHECKING:
+    from octavo_engine.config import EngineConfig
+    from octavo_engine.fetching.manifest import Manifest
+    from octavo_engine.server.engine_port import Engine
+    from octavo_engine.server.process import ServeOptions
+
+NAME: Final = "serve"
+SUMMARY: Final = "Serve the model in a folder over the OpenAI API."
+
+UNITS: Final = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "K": 10**3, "M": 10**6, "G": 10**9}
+
+logger = logging.getLogger("octavo_engine.serve")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Flags of the contract with the operator, and a few for people."""
+    _add_model_flags(parser)
+    _add_memory_flags(parser)
+    _add_server_flags(parser)
+
+
+def _add_model_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument(contract.FLAG_MODEL, required=True, type=Path, metavar="DIR", help="its folder")
+    group.add_argument(
+        contract.FLAG_SERVED_MODEL_NAME, metavar="NAME", help="its name in the API (default: the folder's)"
+    )
+    group.add_argument(
+        contract.FLAG_REVISION, default="", metavar="COMMIT", help="refuse a folder fetched at another commit"
+    )
+    group.add_argument(
+        "--dtype",
+        choices=("auto", "bfloat16", "float16", "float32"),
+        default="auto",
+        help="of weights and activations (default auto: the checkpoint's)",
+    )
+    group.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+
+
+def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("memory and batching")
+    group.add_argument(
+        contract.FLAG_MAX_MODEL_LEN, type=int, metavar="TOKENS", help="context length (default: the model's)"
+    )
+    group.add_argument(contract.FLAG_MAX_NUM_SEQS, type=int, default=64, metavar="N", help="that run at once")
+    group.add_argument(
+        contract.FLAG_MAX_NUM_BATCHED_TOKENS, type=int, default=512, metavar="N", help="tokens in one step"
+    )
+    group.add_argument("--max-waiting", type=int, default=1024, metavar="N", help="more requests get 429")
+    group.add_argument(contract.FLAG_BLOCK_SIZE, type=int, default=16, metavar="TOKENS")
+    group.add_argument(
+        contract.FLAG_KV_CACHE_DTYPE, choices=("auto", "float32", "bf16", "fp16"), default="auto"
+    )
+    group.add_argument(
+        contract.FLAG_PLANNED_KV_BLOCKS, type=int, metavar="N", help="allocate at most so many blocks"
+    )
+    group.add_argument(
+        "--memory-limit",
+        type=parse_bytes,
+        metavar="SIZE",
+        help="as 2Gi (default: the container's limit, else 90%% of what is available)",
+    )
+
+
+def _add_server_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("server")
+    group.add_argument(contract.FLAG_HOST, default="127.0.0.1")
+    group.add_argument(contract.FLAG_PORT, type=int, default=contract.DEFAULT_PORT)
+    group.add_argument(
+        contract.FLAG_DRAIN_ACCEPT_SECONDS,
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="after SIGTERM: still serve new requests so long, while endpoints forget this server",
+    )
+    group.add_argument(
+        contract.FLAG_SHUTDOWN_TIMEOUT,
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="then: let running requests finish for so long",
+    )
+
+
+def parse_bytes(text: str) -> int:
+    """A size as Kubernetes writes it.
+
+    >>> parse_bytes("2Gi")
+    2147483648
+    """
+    match = re.fullmatch(r"(\d+)([KMG]i?)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 800Mi or 2Gi")
+    return int(match[1]) * UNITS[match[2] or ""]
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Serve until interrupted."""
+    import asyncio
+
+    from octavo_engine.fetching.manifest import check_folder
+    from octavo_engine.server.process import serve
+
+    model_dir = arguments.model
+    if not (model_dir / "config.json").is_file():
+        raise InvalidSpec(f"--model {model_dir}: holds no config.json; give the folder of a model")
+    manifest = check_folder(model_dir, arguments.revision)
+    config = _engine_config(arguments, manifest)
+    options = _serve_options(arguments, config, manifest)
+    asyncio.run(serve(options, lambda: _load_engine(config)))
+    _leave()
+
+
+def _engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
+    from octavo_engine.config import EngineConfig
+
+    own_name = manifest.repository if manifest is not None else arguments.model.resolve().name
+    own_revision = manifest.commit if manifest is not None else ""
+    return EngineConfig(
+        model_dir=arguments.model,
+        served_model_name=arguments.served_model_name or own_name,
+        revision=arguments.revision or own_revision,
+        dtype=arguments.dtype,
+        kv_cache_dtype=arguments.kv_cache_dtype,
+        device=arguments.device,
+        max_model_len=arguments.max_model_len,
+        max_num_seqs=arguments.max_num_seqs,
+        max_num_batched_tokens=arguments.max_num_batched_tokens,
+        block_size=arguments.block_size,
+        planned_kv_blocks=arguments.planned_kv_blocks,
+        memory_limit_bytes=arguments.memory_limit,
+        max_waiting=arguments.max_waiting,
+    )
+
+
+def _serve_options(
+    arguments: argparse.Namespace, config: EngineConfig, manifest: Manifest | None
+) -> ServeOptions:
+    from octavo_engine.server.lifecycle import DrainTimes
+    from octavo_engine.server.metrics import Identity
+    from octavo_engine.server.process import ServeOptions
+
+    identity = Identity(
+        model_name=config.served_model_name,
+        revision=config.revision,
+        manifest_digest=manifest.digest if manifest is not None else "",
+        version=package_version(),
+    )
+    return ServeOptions(
+        model_dir=arguments.model,
+        identity=identity,
+        host=arguments.host,
+        port=arguments.port,
+        max_open=config.max_num_seqs + config.max_waiting,
+        drain=DrainTimes(
+            accept_seconds=arguments.drain_accept_seconds, shutdown_seconds=arguments.shutdown_timeout
+        ),
+    )
+
+
+def package_version() -> str:
+    """Of the installed distribution."""
+    try:
+        return version("octavo")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _load_engine(config: EngineConfig) -> Engine:
+    from octavo_engine.llm_engine import LLMEngine
+
+    return LLMEngine.load(config, progress=_progress())
+
+
+def _progress() -> Callable[[str, float], None]:
+    """Logs each stage of loading and every quarter of it."""
+    told: dict[str, int] = {}
+
+    def tell(stage: str, fraction: float) -> None:
+        quarter = int(fraction * 4)
+        if told.get(stage) != quarter:
+            told[stage] = quarter
+            logger.info("loading: %s %d%%", stage, round(fraction * 100))
+
+    return tell
+
+
+def _leave() -> None:
+    """Exit without waiting for the engine thread: it may be in the middle of a long step."""
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,139 @@
+"""The hub, through its official client: list the files of a commit, get one of them.
+
+Every error becomes a `FetchFailed` with a reason of the contract. What may pass by waiting is tried
+again a few times first.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from octavo import engine_contract as contract
+from octavo_engine.fetching.errors import FetchFailed
+from octavo_engine.fetching.selection import RemoteFile
+
+os.environ.setdefault("HF_HUB_DISABLE_XET", "1")  # read when the client is imported: plain HTTP only
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # progress is ours
+
+from huggingface_hub import HfApi, hf_hub_url
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from huggingface_hub.file_download import http_get
+from huggingface_hub.hf_api import RepoFile
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+TransportError: Final[type[Exception]] = HfHubHTTPError.__mro__[1]
+"""The base of the HTTP library's errors, whichever library the client uses (httpx or its successor)."""
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+RETRY_WAITS_SECONDS: Final = (1.0, 2.0, 4.0, 8.0)
+
+
+class Hub:
+    """One repository at one commit."""
+
+    def __init__(
+        self, repository: str, commit: str, *, waits: tuple[float, ...] = RETRY_WAITS_SECONDS
+    ) -> None:
+        self.repository = repository
+        self.commit = commit
+        self._waits = waits
+        self._api = HfApi()
+
+    def listing(self) -> list[RemoteFile]:
+        """Every file of the commit."""
+        return self._patiently(f"list {self._where}", self._listing)
+
+    def download(self, file: RemoteFile, partial: Path) -> None:
+        """Get a file; what `partial` holds already is not asked for again."""
+        self._patiently(f"{file.path} of {self._where}", lambda: self._download(file, partial))
+
+    @property
+    def _where(self) -> str:
+        return f"{self.repository} at {self.commit}"
+
+    def _listing(self) -> list[RemoteFile]:
+        tree = self._api.list_repo_tree(self.repository, revision=self.commit, recursive=True)
+        return [_remote_file(entry) for entry in tree if isinstance(entry, RepoFile)]
+
+    def _download(self, file: RemoteFile, partial: Path) -> None:
+        have = partial.stat().st_size if partial.is_file() else 0
+        if have > file.size:
+            partial.unlink()
+            have = 0
+        url = hf_hub_url(self.repository, file.path, revision=self.commit)
+        with partial.open("ab") as target:
+            http_get(url, target, resume_size=have, headers=build_hf_headers(), expected_size=file.size)
+
+    def _patiently(self, what: str, work: Callable[[], Result]) -> Result:
+        for wait in (*self._waits, None):
+            try:
+                return work()
+            except Exception as error:
+                failure = translate(error, what)
+                if failure is None:
+                    raise
+                if failure.reason != contract.REASON_HUB_UNAVAILABLE or wait is None:
+                    raise failure from error
+                logger.warning("%s; trying again in %g s", failure, wait)
+                time.sleep(wait)
+        raise AssertionError("the last attempt either returns or raises")
+
+
+def _remote_file(entry: RepoFile) -> RemoteFile:
+    digest = f"git-sha1:{entry.blob_id}" if entry.lfs is None else f"sha256:{entry.lfs.sha256}"
+    return RemoteFile(path=entry.path, size=entry.size, digest=digest)
+
+
+def translate(error: Exception, what: str) -> FetchFailed | None:
+    """The contract's reason for a client error, or None for what is no error of hub or disk.
+
+    Order matters: the client's classes derive from each other (gated is a kind of not found).
+    """
+    for kind, reason, advice in (
+        (GatedRepoError, contract.REASON_GATED, "accept its terms on the hub and give a token (HF_TOKEN)"),
+        (
+            RepositoryNotFoundError,
+            contract.REASON_REPO_NOT_FOUND,
+            "no such repository, or a private one and no token that may read it (HF_TOKEN)",
+        ),
+        (RevisionNotFoundError, contract.REASON_REVISION_NOT_FOUND, "the repository has no such commit"),
+        (EntryNotFoundError, contract.REASON_FILE_MISSING, "the hub does not have the file (404)"),
+        (HFValidationError, contract.REASON_INVALID_ARGUMENTS, "not a repository's name"),
+    ):
+        if isinstance(error, kind):
+            return FetchFailed(reason, f"{what}: {advice}")
+    if isinstance(error, HfHubHTTPError):
+        return _by_status(error, what)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FetchFailed(contract.REASON_DISK_FULL, f"{what}: no space left on the model volume")
+    if isinstance(error, TransportError | ConnectionError | TimeoutError) or _is_short_transfer(error):
+        return FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: {type(error).__name__}: {error}")
+    return None
+
+
+def _by_status(error: HfHubHTTPError, what: str) -> FetchFailed:
+    status = error.response.status_code
+    if status in (401, 403):
+        return FetchFailed(contract.REASON_GATED, f"{what}: the hub answers {status}; check HF_TOKEN")
+    return FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: the hub answers {status}")
+
+
+def _is_short_transfer(error: Exception) -> bool:
+    """The client raises a bare OSError when a connection ended early."""
+    return isinstance(error, OSError) and error.errno is None and "Consistency check" in str(error)

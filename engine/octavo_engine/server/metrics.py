@@ -1,0 +1,168 @@
+"""The metrics page: engine gauges as they are at the scrape, counters, and latency histograms.
+
+Names are those of `octavo.engine_contract`. Nothing is copied into gauge objects, so nothing can
+keep a last value after its cause is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from octavo import engine_contract as contract
+from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.server.request_timing import RequestTimings
+
+SUCCESS_REASONS: Final = ("stop", "length")
+FINISH_REASONS: Final = ("stop", "length", "abort", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which model and build answers."""
+
+    model_name: str
+    revision: str
+    manifest_digest: str
+    version: str
+
+
+class EngineCollector(Collector):
+    """Builds the page anew for each scrape."""
+
+    def __init__(
+        self,
+        *,
+        identity: Identity,
+        facts: EngineFacts,
+        timings: RequestTimings,
+        stats: Callable[[], EngineStats | None],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._identity = identity
+        self._facts = facts
+        self._timings = timings
+        self._stats = stats
+        self._is_draining = is_draining
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of the contract."""
+        stats = self._stats()
+        if stats is not None:
+            yield from self._of_stats(stats)
+        yield from self._of_requests()
+        yield from self._of_facts()
+        label = self._identity.model_name
+        yield from (histogram.family(contract.LABEL_MODEL, label) for histogram in self._timings.histograms)
+
+    def _of_stats(self, stats: EngineStats) -> Iterator[Metric]:
+        yield self._gauge(contract.NUM_REQUESTS_RUNNING, "Sequences in the running batch.", stats.num_running)
+        yield self._gauge(contract.NUM_REQUESTS_WAITING, "Sequences that wait for room.", stats.num_waiting)
+        yield self._gauge(
+            contract.KV_CACHE_USAGE,
+            "Ratio of KV blocks that running sequences refer to; cached idle blocks do not count.",
+            stats.blocks_referenced / max(1, stats.blocks_total),
+        )
+        yield self._counter(contract.NUM_PREEMPTIONS, "Sequences put back to waiting.", stats.preemptions)
+        yield self._counter(
+            contract.PROMPT_TOKENS, "Prompt tokens of admitted requests.", stats.prompt_tokens
+        )
+        yield self._counter(contract.GENERATION_TOKENS, "Generated tokens.", stats.generated_tokens)
+        yield self._counter(contract.REQUESTS_ADMITTED, "Sequences admitted.", stats.admitted)
+        yield self._counter(
+            contract.RECOMPUTED_TOKENS, "Tokens computed again after a preemption.", stats.recomputed_tokens
+        )
+        yield self._counter(
+            contract.CACHED_PROMPT_TOKENS, "Prompt tokens found in the cache.", stats.cached_prompt_tokens
+        )
+        yield self._counter(contract.STEPS, "Engine steps.", stats.steps)
+        yield self._counter(contract.STEP_SECONDS, "Time in engine steps.", stats.step_seconds)
+        yield self._blocks(stats)
+
+    def _of_requests(self) -> Iterator[Metric]:
+        timings = self._timings
+        yield self._counter(
+            contract.REQUESTS_ARRIVED, "Sequences asked for, those turned away included.", timings.num_arrived
+        )
+        yield self._by_reason(
+            contract.REQUEST_SUCCESS, "Sequences completed.", "finished_reason", SUCCESS_REASONS
+        )
+        yield self._by_reason(
+            contract.REQUESTS_FINISHED, "Sequences ended, for whatever reason.", "reason", FINISH_REASONS
+        )
+        yield self._gauge(contract.DRAINING, "1 while shutting down.", int(self._is_draining()))
+
+    def _of_facts(self) -> Iterator[Metric]:
+        facts, identity = self._facts, self._identity
+        yield self._gauge(contract.MAX_SEQUENCES, "Sequences that can run at once.", facts.max_num_seqs)
+        yield self._gauge(
+            contract.MEASURED_KV_BLOCKS, "KV blocks the engine measured room for.", facts.measured_kv_blocks
+        )
+        if facts.planned_kv_blocks is not None:
+            yield self._gauge(contract.PLANNED_KV_BLOCKS, "KV blocks planned.", facts.planned_kv_blocks)
+        yield _info(
+            contract.CACHE_CONFIG_INFO,
+            "KV cache configuration.",
+            {"block_size": str(facts.block_size), "num_gpu_blocks": str(facts.num_kv_blocks)},
+        )
+        yield _info(
+            contract.ENGINE_INFO,
+            "What this engine runs.",
+            {
+                "revision": identity.revision,
+                "manifest_digest": identity.manifest_digest,
+                "device": facts.device,
+                "dtype": facts.dtype,
+                "kernel_path": facts.kernel_path,
+                "version": identity.version,
+            },
+        )
+
+    def _gauge(self, name: str, documentation: str, value: float) -> Metric:
+        family = GaugeMetricFamily(name, documentation, labels=[contract.LABEL_MODEL])
+        family.add_metric([self._identity.model_name], value)
+        return family
+
+    def _counter(self, name: str, documentation: str, value: float) -> Metric:
+        family = CounterMetricFamily(name, documentation, labels=[contract.LABEL_MODEL])
+        family.add_metric([self._identity.model_name], value)
+        return family
+
+    def _blocks(self, stats: EngineStats) -> Metric:
+        family = GaugeMetricFamily(
+            contract.KV_BLOCKS, "KV blocks by state.", labels=[contract.LABEL_MODEL, "state"]
+        )
+        counts = (
+            ("total", stats.blocks_total),
+            ("referenced", stats.blocks_referenced),
+            ("cached", stats.blocks_cached),
+            ("free", stats.blocks_free),
+        )
+        for state, count in counts:
+            family.add_metric([self._identity.model_name, state], count)
+        return family
+
+    def _by_reason(self, name: str, documentation: str, label: str, reasons: Iterable[str]) -> Metric:
+        family = CounterMetricFamily(name, documentation, labels=[contract.LABEL_MODEL, label])
+        finished: dict[str, int] = {str(key): count for key, count in self._timings.finished.items()}
+        for reason in reasons:
+            family.add_metric([self._identity.model_name, reason], finished.get(reason, 0))
+        return family
+
+
+def _info(name: str, documentation: str, labels: dict[str, str]) -> Metric:
+    family = GaugeMetricFamily(name, documentation, labels=list(labels))
+    family.add_metric(list(labels.values()), 1)
+    return family
+
+
+def metrics_page(collector: Collector) -> bytes:
+    """The page in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)

@@ -1,0 +1,132 @@
+"""Everything that the routes need, put together once at start."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from octavo_engine.engine_facts import EngineFacts
+from octavo_engine.requests import EngineRequest, SamplingParams
+from octavo_engine.server.answering import Answer
+from octavo_engine.server.choices import Choice
+from octavo_engine.server.formats import AnswerFormat
+from octavo_engine.server.lifecycle import Lifecycle
+from octavo_engine.server.metrics import Identity
+from octavo_engine.server.openai_errors import ApiError
+from octavo_engine.server.prompts import Prompt
+from octavo_engine.server.sampling import seed_of_choice
+from octavo_engine.server.schema import SamplingBody
+from octavo_engine.server.submissions import EngineClient
+from octavo_engine.text.chat_template import ChatTemplate
+from octavo_engine.text.choice_text import new_choice_text
+from octavo_engine.text.generation_defaults import GenerationDefaults
+from octavo_engine.text.tokenizer import TextTokenizer
+
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""A prompt of a million tokens as ids fits; a body is held in memory while it is read."""
+
+FINGERPRINT_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """One served model with its engine, tokenizer and state."""
+
+    identity: Identity
+    facts: EngineFacts
+    client: EngineClient
+    tokenizer: TextTokenizer
+    template: ChatTemplate | None
+    defaults: GenerationDefaults
+    lifecycle: Lifecycle
+    unhealthy_because: Callable[[], str | None]
+    metrics_page: Callable[[], bytes]
+    max_body_bytes: int = MAX_BODY_BYTES
+    started: float = 0.0
+
+    @property
+    def system_fingerprint(self) -> str | None:
+        """Says which weights answered; None for a directory of unknown origin."""
+        revision = self.identity.revision
+        return f"octavo-{revision[:FINGERPRINT_DIGITS]}" if revision else None
+
+    def check_model(self, name: str | None) -> None:
+        """404 for any other model's name."""
+        served = self.identity.model_name
+        if name is not None and name != served:
+            raise ApiError(
+                404, f"the model {name[:200]!r} is not served here; this is {served!r}", param="model",
+                code="model_not_found",
+            )  # fmt: skip
+
+
+def build_requests(
+    prompts: Sequence[Prompt], params: Sequence[SamplingParams], body: SamplingBody
+) -> list[EngineRequest]:
+    """n sequences for each prompt, in the order of their choices, under ids of our own."""
+    answer_id, arrival = uuid.uuid4().hex, time.monotonic()
+    requests: list[EngineRequest] = []
+    for prompt, prompt_params in zip(prompts, params, strict=True):
+        for position in range(body.n or 1):
+            requests.append(
+                EngineRequest(
+                    request_id=f"{answer_id}-{len(requests)}",
+                    prompt_token_ids=prompt.token_ids,
+                    params=replace(prompt_params, seed=seed_of_choice(prompt_params.seed, position)),
+                    arrival=arrival,
+                    cache_salt=body.cache_salt or "",
+                )
+            )
+    return requests
+
+
+def build_answer(
+    serving: Serving,
+    body: SamplingBody,
+    requests: Sequence[EngineRequest],
+    shape: AnswerFormat,
+    *,
+    continues_prompt: bool,
+    echoes: Sequence[str] = (),
+) -> Answer:
+    """The answer that the sequences will fill. A completion continues its prompt's text, a chat does not."""
+    choices = [
+        _build_choice(serving, body, index, request, continues_prompt, echoes[index] if echoes else "")
+        for index, request in enumerate(requests)
+    ]
+    return Answer(
+        answer_id=requests[0].request_id.partition("-")[0],
+        model=serving.identity.model_name,
+        system_fingerprint=serving.system_fingerprint,
+        format=shape,
+        choices=choices,
+        choices_per_prompt=body.n or 1,
+        include_usage=bool(body.stream_options and body.stream_options.include_usage),
+    )
+
+
+def _build_choice(
+    serving: Serving,
+    body: SamplingBody,
+    index: int,
+    request: EngineRequest,
+    continues_prompt: bool,
+    echo: str,
+) -> Choice:
+    text = new_choice_text(
+        serving.tokenizer.decode,
+        silent_ids=serving.tokenizer.special_ids,
+        stops=body.stop_strings,
+        min_tokens=body.min_tokens or 0,
+        context=request.prompt_token_ids if continues_prompt else (),
+    )
+    return Choice(
+        index=index,
+        request=request,
+        text=text,
+        hidden_ids=serving.facts.eos_token_ids | request.params.stop_token_ids,
+        echo=echo,
+    )
