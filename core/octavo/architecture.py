@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from octavo.config_fields import ConfigFields, shown
 from octavo.dtypes import parse_model_dtype
 from octavo.errors import InvalidConfig, Unsupported
+from octavo.families.class_defaults import CLASS_DEFAULTS
 from octavo.families.registry import FAMILIES
 from octavo.layers import Confidence, Layer, Weight
 from octavo.model_shape import ModelShape
@@ -67,7 +68,7 @@ def parse_architecture(config: Mapping[str, object]) -> ModelArchitecture | Unsu
             reason=f"no description of the architecture {model_type!r}; its memory would be a guess",
             known=_known_fields(config),
         )
-    fields = ConfigFields(config, family.defaults)
+    fields = ConfigFields(config, CLASS_DEFAULTS.get(family.defaults_of, {}))
     return _assemble(model_type, config, family.parse(fields), fields)
 
 

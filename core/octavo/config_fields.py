@@ -63,12 +63,15 @@ class ConfigFields:
     """Fields answered by the class defaults, in the order of asking."""
 
     def raw(self, name: str) -> object:
-        """The value as given, by its usual name or an alias; null counts as absent."""
-        for key in (name, *ALIASES.get(name, ())):
-            value = self.values.get(key)
-            if value is not None:
-                return value
-        value = self.defaults.get(name)
+        """The value as given, by its usual name or an alias; else the class default.
+
+        An explicit null is an answer (`sliding_window: null` is full attention), not a gap to fill.
+        """
+        keys = (name, *ALIASES.get(name, ()))
+        present = [self.values[key] for key in keys if key in self.values]
+        if present:
+            return next((value for value in present if value is not None), None)
+        value = next((self.defaults[key] for key in keys if key in self.defaults), None)
         if value is not None:
             self.defaulted[name] = value
         return value

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-WeightRole = Literal["linear", "expert", "embedding", "head", "vector"]
+WeightRole = Literal["linear", "expert", "embedding", "head", "router", "tower", "vector"]
 Confidence = Literal["high", "medium", "low"]
 
 

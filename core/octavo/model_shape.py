@@ -68,9 +68,9 @@ def read_dimensions(fields: ConfigFields, *, kv_heads: int | None = None) -> Dim
 
 
 def derived_head_dim(fields: ConfigFields, hidden: int, heads: int) -> int:
-    """`hidden / heads` where no head width is given; both must agree."""
-    if hidden % heads:
+    """`hidden / heads` in whole numbers, as the model classes take it where no head width is given."""
+    if hidden < heads:
         raise InvalidConfig(
-            f"{fields.where}hidden_size: {hidden} is no multiple of {heads} attention heads; give head_dim"
+            f"{fields.where}hidden_size: {hidden} is too small for {heads} attention heads; give head_dim"
         )
     return hidden // heads

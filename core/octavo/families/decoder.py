@@ -1,4 +1,4 @@
-"""Dense decoders of the Llama family: one attention and one MLP in each layer.
+"""Decoders of the Llama family: one attention and one MLP (or mixture of experts) in each layer.
 
 A family is described by its departures from Llama (`DecoderTraits`), so that a new one is a line of
 data and not a parser of its own.
@@ -7,110 +7,111 @@ Source: the model classes of `transformers`; parameter counts are compared with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from octavo.config_fields import ConfigFields
-from octavo.layers import AttentionCache, Layer, Weight
+from octavo.families import feed_forward
+from octavo.families.attention import LLAMA_ATTENTION, AttentionTraits, attention
+from octavo.families.feed_forward import ExpertTraits, dense, experts, sparse_layer_flags
+from octavo.families.parts import Part, Switch, embedding, head, is_on, vector
+from octavo.families.windows import WindowRule, read_reaches
+from octavo.layers import Confidence, Layer, Weight
 from octavo.model_shape import Dimensions, ModelShape, read_dimensions
-
-Switch = bool | str
-"""A fixed yes or no, or the name of the configuration field that decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderTraits:
     """How a family departs from Llama."""
 
-    qkv_bias: Switch = "attention_bias"
-    output_bias: Switch = "attention_bias"
+    attention: AttentionTraits = LLAMA_ATTENTION
+    window_rule: WindowRule = "none"
+    window_period: int = 0
     mlp_bias: Switch = "mlp_bias"
     gated: bool = True
-    qk_norm: Literal["none", "head", "full"] = "none"
+    dense_width_field: str = "intermediate_size"
+    experts: ExpertTraits | None = None
     norms_per_layer: int = 2
     norm_vectors: int = 1
-    """Vectors per norm: 1 for RMSNorm, 2 (weight and bias) for LayerNorm."""
+    """Vectors per norm: 1 for RMSNorm, 2 (weight and bias) for LayerNorm, 0 for one without weights."""
+    learned_positions: int | None = None
+    """Rows of a learned position table beyond the longest context; None: no such table."""
+    embedding_norm: bool = False
+    head_bias: Switch = False
+    vectors_per_layer: int = 0
+    """Single numbers that a layer learns besides (activation parameters)."""
+    confidence: Confidence = "high"
+    notes: tuple[str, ...] = ()
 
 
 LLAMA = DecoderTraits()
 
 
-def is_on(fields: ConfigFields, switch: Switch) -> bool:
-    return switch if isinstance(switch, bool) else fields.flag(switch)
-
-
-def vector(path: str, size: int, *, copies: int = 1) -> Weight:
-    """A bias or a norm: small, never quantized, on every device."""
-    return Weight(path=path, outputs=size, copies=copies, role="vector", pieces=1)
-
-
-def linear(
-    path: str, outputs: int, inputs: int, *, bias: bool = False, pieces: int | None = None
-) -> list[Weight]:
-    """A linear map, with its bias if it has one."""
-    weights = [Weight(path=path, outputs=outputs, inputs=inputs, pieces=pieces)]
-    return [*weights, vector(f"{path}.bias", outputs)] if bias else weights
-
-
-def attention_weights(fields: ConfigFields, dims: Dimensions, traits: DecoderTraits) -> list[Weight]:
-    """Query, key, value and output maps, and the norms of queries and keys."""
-    bias = is_on(fields, traits.qkv_bias)
-    query_width, kv_width = dims.heads * dims.head_dim, dims.kv_heads * dims.head_dim
-    weights = [
-        *linear("self_attn.q_proj", query_width, dims.hidden, bias=bias),
-        *linear("self_attn.k_proj", kv_width, dims.hidden, bias=bias, pieces=dims.kv_heads),
-        *linear("self_attn.v_proj", kv_width, dims.hidden, bias=bias, pieces=dims.kv_heads),
-        *linear("self_attn.o_proj", dims.hidden, query_width, bias=is_on(fields, traits.output_bias)),
-    ]
-    if traits.qk_norm == "head":
-        weights.append(vector("self_attn.qk_norm", dims.head_dim, copies=2))
-    if traits.qk_norm == "full":
-        weights.append(vector("self_attn.qk_norm", query_width + kv_width))
-    return weights
-
-
-def mlp_weights(path: str, hidden: int, width: int, *, gated: bool, bias: bool) -> list[Weight]:
-    """Gate, up and down (or, not gated, up and down)."""
-    gate = linear(f"{path}.gate_proj", width, hidden, bias=bias) if gated else []
-    up = linear(f"{path}.up_proj", width, hidden, bias=bias)
-    return [*gate, *up, *linear(f"{path}.down_proj", hidden, width, bias=bias)]
-
-
-def norm_weights(dims: Dimensions, traits: DecoderTraits) -> list[Weight]:
-    copies = traits.norms_per_layer * traits.norm_vectors
-    return [vector("norms", dims.hidden, copies=copies)] if copies else []
-
-
-def outside_weights(fields: ConfigFields, dims: Dimensions, traits: DecoderTraits) -> tuple[Weight, ...]:
-    """Embedding, last norm, and the head unless it is the embedding itself."""
-    weights = [
-        Weight(path="model.embed_tokens", outputs=dims.vocab, inputs=dims.hidden, role="embedding"),
-        vector("model.norm", dims.hidden, copies=traits.norm_vectors),
-    ]
-    if not fields.flag("tie_word_embeddings"):
-        weights.append(Weight(path="lm_head", outputs=dims.vocab, inputs=dims.hidden, role="head"))
-    return tuple(weights)
-
-
 def parse_decoder(fields: ConfigFields, traits: DecoderTraits = LLAMA) -> ModelShape:
-    """A model of equal layers, each with full attention."""
+    """A model of attention layers with their reach, each followed by an MLP or by experts."""
     dims = read_dimensions(fields)
-    layer = Layer(
-        caches=(AttentionCache(num_kv_heads=dims.kv_heads, key_dim=dims.head_dim, value_dim=dims.head_dim),),
-        weights=(
-            *attention_weights(fields, dims, traits),
-            *mlp_weights(
-                "mlp", dims.hidden, dims.intermediate, gated=traits.gated, bias=is_on(fields, traits.mlp_bias)
-            ),
-            *norm_weights(dims, traits),
-        ),
-    )
+    reaches = read_reaches(fields, dims.num_layers, traits.window_rule, period=traits.window_period)
+    mixers = [attention(fields, dims, traits.attention, reach=reach) for reach in reaches]
+    return assemble(fields, dims, traits, mixers, mlps_of(fields, dims, traits))
+
+
+def mlps_of(fields: ConfigFields, dims: Dimensions, traits: DecoderTraits) -> Sequence[Part]:
+    """The MLP of every layer."""
+    width = fields.integer_or(traits.dense_width_field, dims.intermediate, least=1)
+    plain = dense(dims.hidden, width, gated=traits.gated, bias=is_on(fields, traits.mlp_bias))
+    if traits.experts is None or not feed_forward.num_experts(fields):
+        return [plain] * dims.num_layers
+    flags = sparse_layer_flags(fields, dims.num_layers, traits.experts)
+    sparse = experts(fields, dims, traits.experts) if any(flags) else plain
+    return [sparse if is_sparse else plain for is_sparse in flags]
+
+
+def assemble(
+    fields: ConfigFields,
+    dims: Dimensions,
+    traits: DecoderTraits,
+    mixers: Sequence[Part],
+    mlps: Sequence[Part],
+    *,
+    extra_outside: Sequence[Weight] = (),
+) -> ModelShape:
+    """Mixers and MLPs, layer by layer, with the norms, the embedding and the head around them."""
+    norms = norm_weights(dims, traits)
     return ModelShape(
-        layers=(layer,) * dims.num_layers,
-        outside=outside_weights(fields, dims, traits),
+        layers=tuple(
+            Layer(caches=(*mixer.caches, *mlp.caches), weights=(*mixer.weights, *mlp.weights, *norms))
+            for mixer, mlp in zip(mixers, mlps, strict=True)
+        ),
+        outside=(*outside_weights(fields, dims, traits), *extra_outside),
         hidden_size=dims.hidden,
         vocab_size=dims.vocab,
         max_position_embeddings=dims.positions,
         num_attention_heads=dims.heads,
-        widest_activation=3 * dims.intermediate,
+        widest_activation=max(part.width for part in (*mixers, *mlps)),
+        confidence=traits.confidence,
+        notes=traits.notes,
     )
+
+
+def norm_weights(dims: Dimensions, traits: DecoderTraits) -> tuple[Weight, ...]:
+    copies = traits.norms_per_layer * traits.norm_vectors
+    norms = (vector("norms", dims.hidden, copies=copies),) if copies else ()
+    scalars = (vector("scalars", traits.vectors_per_layer),) if traits.vectors_per_layer else ()
+    return norms + scalars
+
+
+def outside_weights(fields: ConfigFields, dims: Dimensions, traits: DecoderTraits) -> list[Weight]:
+    """Embeddings, last norm, and the head unless it is the embedding itself."""
+    weights = [embedding("model.embed_tokens", dims.vocab, dims.hidden)]
+    if traits.learned_positions is not None:
+        rows = dims.positions + traits.learned_positions
+        weights.append(embedding("model.embed_positions", rows, dims.hidden))
+    norms = 1 + traits.embedding_norm
+    if traits.norm_vectors:
+        weights.append(vector("model.norm", dims.hidden, copies=norms * traits.norm_vectors))
+    head_bias = is_on(fields, traits.head_bias)
+    if not fields.flag("tie_word_embeddings"):
+        weights += head("lm_head", dims.vocab, dims.hidden, bias=head_bias)
+    elif head_bias:
+        weights.append(vector("lm_head.bias", dims.vocab))
+    return weights
