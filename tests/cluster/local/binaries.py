@@ -81,7 +81,7 @@ def find_program(program: Program) -> Path | None:
     """A built program: from KUBEBUILDER_ASSETS if that has it, else from the cache."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     candidates = [Path(assets) / program.name] if assets else []
-    candidates.append(_cached_path(program))
+    candidates.append(cached_path(program))
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
@@ -104,7 +104,7 @@ def _build_missing(programs: list[Program]) -> None:
 
 
 def _build(program: Program, *, position: str) -> None:
-    target = _cached_path(program)
+    target = cached_path(program)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f"{target.name}.unfinished")
     started = time.monotonic()
@@ -143,7 +143,8 @@ def _follow(process: "subprocess.Popen[str]", title: str) -> list[str]:
     return output
 
 
-def _cached_path(program: Program) -> Path:
+def cached_path(program: Program) -> Path:
+    """Where a program is, or will be, in the cache."""
     return cache_dir() / "programs" / f"{KUBERNETES_VERSION}-{_digest(program)}" / program.name
 
 

@@ -70,7 +70,7 @@ def bring_up_light(paths: ClusterPaths, programs: Mapping[str, Path], owner: Own
     with step("controller manager"):
         launcher.start("controller-manager", controller_manager_command(plane))
         _wait_for_default_account(launcher, record, paths)
-    return _finish(paths, record, plane.credentials)
+    return _finish(paths, record, plane.credentials, launcher)
 
 
 def _begin(paths: ClusterPaths, record: ClusterRecord, programs: Mapping[str, Path]) -> None:
@@ -96,7 +96,9 @@ def _wait_for_default_account(launcher: Launcher, record: ClusterRecord, paths: 
     )
 
 
-def _finish(paths: ClusterPaths, record: ClusterRecord, credentials: Credentials) -> ClusterRecord:
+def _finish(
+    paths: ClusterPaths, record: ClusterRecord, credentials: Credentials, launcher: Launcher
+) -> ClusterRecord:
     write_kubeconfig(
         paths.kubeconfig,
         cluster=paths.name,
@@ -104,7 +106,8 @@ def _finish(paths: ClusterPaths, record: ClusterRecord, credentials: Credentials
         authority=credentials.authority.certificate,
         client=credentials.admin,
     )
-    ready = dataclasses.replace(record, ready=True)
+    labels = tuple(label for label, _ in launcher.started)
+    ready = dataclasses.replace(record, ready=True, processes=labels)
     write_record(paths, ready)
     return ready
 
@@ -138,7 +141,7 @@ def bring_up_full(paths: ClusterPaths, programs: Mapping[str, Path], owner: Owne
         inside.start("kube-proxy", kube_proxy_command(paths, programs, plane.credentials))
         _wait_for_node(inside, record, paths)
         _wait_for_default_account(inside, record, paths)
-    return _finish(paths, record, plane.credentials)
+    return _finish(paths, record, plane.credentials, inside)
 
 
 def _inner_control_plane(paths: ClusterPaths, programs: Mapping[str, Path]) -> ControlPlane:

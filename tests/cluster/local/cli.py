@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 on an expected failure, 130 when interrupted."""
     arguments = _parser().parse_args(argv)
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
     try:
         arguments.run(arguments)
     except ClusterError as error:
@@ -106,5 +107,5 @@ def _running(name: str) -> Cluster:
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM ends a run the way Ctrl-C does: by way of its clean-up."""
+    """SIGTERM and a closed terminal end a run the way Ctrl-C does: by way of its clean-up."""
     raise KeyboardInterrupt

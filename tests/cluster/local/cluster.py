@@ -104,10 +104,11 @@ def start_full(name: str = "octavo", *, owner_pid: int | None = None) -> Cluster
 
 
 def find_cluster(name: str) -> Cluster | None:
-    """The cluster of that name, if it is up."""
+    """The cluster of that name, if it is up and whole."""
     paths = cluster_paths(name)
     record = read_record(paths)
-    if record is None or not record.ready or not find_processes(paths.root):
+    running = {process.label for process in find_processes(paths.root)}
+    if record is None or not record.is_whole(running):
         return None
     return Cluster(paths=paths, record=record)
 

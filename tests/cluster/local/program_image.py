@@ -3,8 +3,13 @@
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from pathlib import Path
+from typing import Final
+
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Processor as the kernel calls it → as images call it."""
 
 
 def write_program_image(archive: Path, *, image: str, program: Path) -> None:
@@ -13,7 +18,7 @@ def write_program_image(archive: Path, *, image: str, program: Path) -> None:
     layer_digest = f"sha256:{hashlib.sha256(layer).hexdigest()}"
     config = json.dumps(
         {
-            "architecture": "amd64",
+            "architecture": ARCHITECTURES[platform.machine()],
             "os": "linux",
             "config": {"Entrypoint": [f"/{program.name}"], "User": "65535:65535"},
             "rootfs": {"type": "layers", "diff_ids": [layer_digest]},

@@ -3,6 +3,7 @@
 import dataclasses
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,11 @@ class ClusterRecord:
     ready: bool = False
     owner: Owner | None = None
     image_store: Path | None = None  # full: containerd's folder in the cache
+    processes: tuple[str, ...] = ()  # what must run for the cluster to be whole; known once it is up
+
+    def is_whole(self, running: set[str]) -> bool:
+        """Whether the cluster came up and each of its processes still runs."""
+        return self.ready and running.issuperset(self.processes)
 
 
 def write_record(paths: ClusterPaths, record: ClusterRecord) -> None:
@@ -45,16 +51,40 @@ def read_record(paths: ClusterPaths) -> ClusterRecord | None:
         content = json.loads(paths.record.read_text())
     except FileNotFoundError:
         return None
-    owner, store = content.pop("owner"), content.pop("image_store")
+    owner, store = content["owner"], content["image_store"]
     return ClusterRecord(
-        **content, owner=Owner(**owner) if owner else None, image_store=Path(store) if store else None
+        mode=content["mode"],
+        api_port=content["api_port"],
+        ready=content["ready"],
+        owner=Owner(**owner) if owner else None,
+        image_store=Path(store) if store else None,
+        processes=tuple(content["processes"]),
     )
 
 
 @contextmanager
 def cluster_lock(paths: ClusterPaths) -> Iterator[None]:
-    """One run at a time starts or stops a given cluster; the kernel releases it however a run ends."""
+    """One run at a time starts or stops a given cluster; the kernel releases it however a run ends.
+
+    The lock's file goes with the cluster's folder, so whoever waited for it must look whether what it now
+    holds is still the file that others will find.
+    """
     paths.lock.parent.mkdir(parents=True, exist_ok=True)
-    with paths.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    while True:
+        with paths.lock.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_same_file(lock.fileno(), paths.lock):
+                continue
+            try:
+                yield
+            finally:
+                if not paths.root.exists():
+                    paths.lock.unlink()
+            return
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -9,7 +9,7 @@ from tests.cluster.local.record import read_record
 def read_status(paths: ClusterPaths) -> dict[str, object]:
     """State (`up`, `partial` or `down`), processes and cgroups; everything `down` would remove."""
     record, processes, cgroups = read_record(paths), find_processes(paths.root), find_cgroups(paths.name)
-    is_up = record is not None and record.ready and bool(processes)
+    is_up = record is not None and record.is_whole({process.label for process in processes})
     return {
         "name": paths.name,
         "state": "up" if is_up else "partial" if record or processes or cgroups else "down",

@@ -54,8 +54,9 @@ def test_light_cluster_is_found_again_when_started_twice() -> None:
 
 def test_light_cluster_is_made_anew_when_a_part_of_it_died() -> None:
     first = start_light(NAME)
-    api_server = next(p for p in find_processes(first.paths.root) if p.label == "api-server")
-    os.kill(api_server.pid, signal.SIGKILL)
+    part = next(p for p in find_processes(first.paths.root) if p.label == "controller-manager")
+    os.kill(part.pid, signal.SIGKILL)
+    assert read_status(first.paths)["state"] == "partial"
 
     second = start_light(NAME)
 
