@@ -34,8 +34,8 @@ from tests.cluster.local.paths import ClusterPaths
 from tests.cluster.local.processes import Launcher
 from tests.cluster.local.progress import say, step
 from tests.cluster.local.record import ClusterRecord, Owner, write_record
-from tests.cluster.local.registry import start_registry
-from tests.cluster.local.sandbox import open_sandbox
+from tests.cluster.local.registry import REGISTRY_PORT, start_registry
+from tests.cluster.local.sandbox import Sandbox, open_sandbox
 
 DEFAULT_ACCOUNT: Final = "/api/v1/namespaces/default/serviceaccounts/default"
 """Made by the controller manager; until it exists no pod can be created."""
@@ -128,10 +128,9 @@ def bring_up_full(paths: ClusterPaths, programs: Mapping[str, Path], owner: Owne
     with step("etcd, containerd and registry"):
         inside.start("etcd", etcd_command(plane))
         start_registry(inside, paths.config)
+        for port in (plane.etcd_port, REGISTRY_PORT):
+            _wait_for_port(inside, sandbox, port)
         start_containerd(inside, paths, programs)
-        inside.wait_for(
-            "etcd listens", lambda: listens_inside(sandbox, plane.etcd_port), seconds=PATIENCE_SECONDS
-        )
     forward_api_server(inside, sandbox, outer_port=record.api_port)
     _start_api_server(plane, inside, record)
     with step("controller manager, scheduler, kubelet, kube-proxy; node ready"):
@@ -161,6 +160,10 @@ def _inner_control_plane(paths: ClusterPaths, programs: Mapping[str, Path]) -> C
         etcd_port=2379,
         etcd_peer_port=2380,
     )
+
+
+def _wait_for_port(inside: Launcher, sandbox: Sandbox, port: int) -> None:
+    inside.wait_for(f"port {port} listens", lambda: listens_inside(sandbox, port), seconds=PATIENCE_SECONDS)
 
 
 def _wait_for_node(inside: Launcher, record: ClusterRecord, paths: ClusterPaths) -> None:

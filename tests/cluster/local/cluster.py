@@ -62,6 +62,11 @@ class Cluster:
         """The node's network namespace, for `nsenter --net=`; only in a full cluster."""
         return self._sandbox().netns
 
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """Prefix of a command that runs in the node's namespaces; only in a full cluster."""
+        return self._sandbox().enter
+
     def run_inside(self, argv: Sequence[str | Path], *, log: Path | None = None) -> "subprocess.Popen[bytes]":
         """Start a program in the node's namespaces; it ends with the cluster at the latest."""
         return self._sandbox().start(argv, log=log)

@@ -15,23 +15,21 @@ from tests.cluster.local.failure import ClusterError
 from tests.cluster.local.network import NODE_ADDRESS, POD_CIDR
 from tests.cluster.local.paths import ClusterPaths
 from tests.cluster.local.processes import Launcher
-from tests.cluster.local.program_image import write_program_image
-from tests.cluster.local.registry import write_mirror
+from tests.cluster.local.registry import REGISTRY, push_program, write_mirror
 
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 CNI_PROGRAMS: Final = "/usr/lib/cni"
-PAUSE_IMAGE: Final = "localhost/octavo/pause:local"
+PAUSE_IMAGE: Final = f"{REGISTRY}/octavo/pause:local"
+"""What holds a pod's namespaces open. In the registry too, should the kubelet drop it to gain space."""
 
 
 def start_containerd(inside: Launcher, paths: ClusterPaths, programs: Mapping[str, Path]) -> None:
-    """Start containerd, wait until it answers, and give it the pause image."""
+    """Start containerd, wait until it answers, and give it the pause image; the registry must be up."""
     config = paths.config / "containerd.toml"
     config.write_text(_containerd_config(_write_cni(paths.config), write_mirror(paths.config)))
     inside.start("containerd", ["containerd", f"--config={config}"])
     inside.wait_for("containerd answers", lambda: _answers(inside), seconds=60)
-    archive = paths.config / "pause.tar"
-    write_program_image(archive, image=PAUSE_IMAGE, program=programs["pause"])
-    inside.run(["ctr", "--namespace=k8s.io", "images", "import", archive])
+    push_program(inside, paths.config / "pause.tar", image=PAUSE_IMAGE, program=programs["pause"])
 
 
 def kubelet_command(
@@ -121,9 +119,10 @@ def _kubelet_config(cluster: str, credentials: Credentials) -> dict[str, object]
         "enforceNodeAllocatable": [],
         "oomScoreAdj": 0,
         "resolvConf": "",  # no DNS server can be reached, so none is named
-        # A developer's disk is often nearly full; pods must not be evicted, nor images dropped, for that.
+        # A developer's disk is often nearly full; pods must not be evicted for that.
         "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
-        "imageGCHighThresholdPercent": 100,
+        "imageGCHighThresholdPercent": 95,  # the image store outlives clusters: this keeps it in bounds
+        "imageGCLowThresholdPercent": 90,
         # Quicker than the defaults, which spare large clusters.
         "nodeStatusUpdateFrequency": "5s",
         "syncFrequency": "10s",

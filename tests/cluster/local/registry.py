@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.cluster.local.paths import cache_dir
 from tests.cluster.local.processes import Launcher
+from tests.cluster.local.program_image import write_program_image
 
 REGISTRY_PORT: Final = 5000
 REGISTRY: Final = f"localhost:{REGISTRY_PORT}"
@@ -45,3 +46,10 @@ def write_mirror(config: Path) -> Path:
     (hosts / REGISTRY).mkdir(parents=True, exist_ok=True)
     (hosts / REGISTRY / "hosts.toml").write_text(MIRROR)
     return hosts
+
+
+def push_program(inside: Launcher, archive: Path, *, image: str, program: Path) -> None:
+    """Make an image of one static program, give it to containerd, and push it to the registry."""
+    write_program_image(archive, image=image, program=program)
+    inside.run(["ctr", "--namespace=k8s.io", "images", "import", archive])
+    inside.run(["ctr", "--namespace=k8s.io", "images", "push", "--plain-http", image])

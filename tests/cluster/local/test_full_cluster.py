@@ -17,8 +17,8 @@ from tests.cluster.local.cluster import Cluster, start_full
 from tests.cluster.local.mounts import KERNEL_SETTINGS
 from tests.cluster.local.network import accepts_connections, free_port
 from tests.cluster.local.paths import REPOSITORY, ClusterPaths, cluster_paths
-from tests.cluster.local.processes import find_processes
-from tests.cluster.local.program_image import write_program_image
+from tests.cluster.local.processes import Launcher, find_processes
+from tests.cluster.local.registry import push_program
 from tests.cluster.local.removal import remove_cluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -47,22 +47,27 @@ def second(cluster: Cluster) -> Iterator[ClusterPaths]:
 @pytest.fixture(scope="module")
 def echo_service(cluster: Cluster) -> str:
     """Address of a Service with two pods behind it, whose image was pulled from the registry."""
-    image = f"{cluster.registry}/octavo/echo:test"
-    push_echo(cluster, image)
-    cluster.kubectl(
-        "create", "deployment", "echo", f"--image={image}", "--replicas=2", "--", "/echo", "hello"
-    )
+    run_echo(cluster, replicas=2)
     cluster.kubectl("expose", "deployment", "echo", "--port=80", "--target-port=8080")
-    cluster.kubectl("rollout", "status", "deployment", "echo", "--timeout=60s")
     return cluster.kubectl("get", "service", "echo", "--output=jsonpath={.spec.clusterIP}")
 
 
-def push_echo(cluster: Cluster, image: str) -> None:
-    archive = cluster.paths.config / "echo.tar"
-    write_program_image(archive, image=image, program=(cluster.bin_dir / "echo").resolve())
-    for command in (["import", archive], ["push", "--plain-http", image], ["rm", image]):
-        log = cluster.log_dir / "push-echo.log"
-        assert cluster.run_inside(["ctr", "images", *command], log=log).wait() == 0, log.read_text()
+def run_echo(cluster: Cluster, *, replicas: int) -> None:
+    """Push the echo image and run it; `Always` makes the kubelet ask the registry."""
+    image = f"{cluster.registry}/octavo/echo:test"
+    inside = Launcher(cluster=cluster.paths.root, logs=cluster.log_dir, prefix=cluster.enter)
+    push_program(inside, cluster.paths.config / "echo.tar", image=image, program=cluster.bin_dir / "echo")
+    container = {"name": "echo", "image": image, "imagePullPolicy": "Always"}
+    labels = {"app": "echo"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "echo"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template},
+    }
+    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(deployment))
+    cluster.kubectl("rollout", "status", "deployment", "echo", "--timeout=60s")
 
 
 def network_namespaces() -> set[str]:
@@ -154,9 +159,7 @@ def test_second_cluster_leaves_nothing_and_harms_no_other_when_it_goes_down(
     cluster: Cluster, echo_service: str, second: ClusterPaths
 ) -> None:
     other = start_full("second", owner_pid=os.getpid())
-    push_echo(other, f"{other.registry}/octavo/echo:test")
-    other.kubectl("create", "deployment", "echo", f"--image={other.registry}/octavo/echo:test")
-    other.kubectl("rollout", "status", "deployment", "echo", "--timeout=60s")
+    run_echo(other, replicas=1)
     namespace = str(other.netns.readlink())
     assert namespace in network_namespaces()
 
