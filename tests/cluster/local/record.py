@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tests.cluster.local.paths import ClusterPaths
 
@@ -46,11 +46,17 @@ def write_record(paths: ClusterPaths, record: ClusterRecord) -> None:
 
 
 def read_record(paths: ClusterPaths) -> ClusterRecord | None:
-    """The record, or None where no cluster has begun."""
+    """The record, or None where no cluster has begun.
+
+    One that another version of this tool wrote counts as none too: such a cluster can only be removed.
+    """
     try:
-        content = json.loads(paths.record.read_text())
-    except FileNotFoundError:
+        return _parse(json.loads(paths.record.read_text()))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
+
+
+def _parse(content: dict[str, Any]) -> ClusterRecord:
     owner, store = content["owner"], content["image_store"]
     return ClusterRecord(
         mode=content["mode"],

@@ -43,6 +43,13 @@ def test_record_is_none_when_no_cluster_has_begun(tmp_path: Path) -> None:
     assert read_record(ClusterPaths(root=tmp_path)) is None
 
 
+@pytest.mark.parametrize("text", ["{}", '{"mode": "light"}', "{", "[]", '{"owner": {"x": 1}}'])
+def test_record_is_none_when_another_version_wrote_it(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+
+    assert read_record(ClusterPaths(root=tmp_path)) is None
+
+
 def test_lock_goes_with_the_cluster_and_stays_while_there_is_one(tmp_path: Path) -> None:
     paths = ClusterPaths(root=tmp_path / "clusters" / "one")
     with cluster_lock(paths):
