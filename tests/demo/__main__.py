@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 
@@ -23,6 +24,7 @@ EXPECTED_FAILURES = (
     OSError,
     ClusterError,
     HubFailed,
+    RuntimeError,
     KubectlRefused,
     HelmRefused,
     RequestFailed,
@@ -87,7 +89,7 @@ def narrated(steps: Steps, start: Callable[[Steps], targets.Target], down: str) 
     try:
         target = start(steps)
         service = scenario.run(target, steps)
-    except EXPECTED_FAILURES as failure:
+    except Exception as failure:
         explain(failure, steps, target)
         return 1
     print(f"\nTimes\n{steps.summary()}\n\n{scenario.farewell(service, down)}")
@@ -102,6 +104,8 @@ def explain(failure: BaseException, steps: Steps, target: targets.Target | None)
             say(line)
     folders = target.log_folders if target is not None else targets.local_log_folders()
     say("--- Logs", *diagnosis.name_logs(folders), sep="\n")
+    if not isinstance(failure, EXPECTED_FAILURES):
+        say("--- A mistake of the demo itself:", *traceback.format_exception(failure), sep="\n")
 
 
 def down_local() -> int:

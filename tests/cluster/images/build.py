@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -135,4 +136,5 @@ def _run_telling(command: list[str], log: TextIO, started: float) -> None:
 def _remove_superseded(image: Image, kept: str) -> None:
     for reference in tags_of(image.repository):
         if reference not in (kept, f"{image.repository}:dev"):
-            buildah("rmi", reference)
+            with contextlib.suppress(RuntimeError):  # in use by another run; a later build removes it
+                buildah("rmi", reference)
