@@ -89,7 +89,15 @@ def _status(arguments: argparse.Namespace) -> None:
 
 
 def _as_text(status: dict[str, object]) -> str:
-    return "\n".join(f"{key}: {value}" for key, value in status.items())
+    return "\n".join(f"{key:12}{_line(value)}" for key, value in status.items())
+
+
+def _line(value: object) -> str:
+    if isinstance(value, dict):
+        return " ".join(sorted(set(value.values()))) or "none"
+    if isinstance(value, list):
+        return " ".join(value) or "none"
+    return "-" if value is None else str(value)
 
 
 def _images(arguments: argparse.Namespace) -> None:

@@ -68,7 +68,10 @@ class Cluster:
         return self._sandbox().enter
 
     def run_inside(self, argv: Sequence[str | Path], *, log: Path | None = None) -> "subprocess.Popen[bytes]":
-        """Start a program in the node's namespaces; it ends with the cluster at the latest."""
+        """Start a program in the node's namespaces.
+
+        It ends when the returned process is terminated, and with the cluster at the latest.
+        """
         return self._sandbox().start(argv, log=log)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:

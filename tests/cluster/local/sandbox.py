@@ -12,6 +12,7 @@ exits. `nsenter` enters the namespaces as they are.
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,8 @@ UNSHARE: Final = (
     "--uts",
 )
 
+END_WITH_PARENT: Final = ("setpriv", "--pdeathsig", "TERM", "--")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sandbox:
@@ -67,14 +70,20 @@ class Sandbox:
         return ("nsenter", f"--target={self.holder.pid}", "--pid", "--")
 
     def start(self, argv: Sequence[str | Path], *, log: Path | None) -> "subprocess.Popen[bytes]":
-        """Start a program inside on behalf of a user of the cluster."""
-        command = [*self.enter, *map(str, argv)]
-        environment = marked_environment(self.paths.root, "guest")
-        if log is None:
-            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
-        with log.open("ab") as output:
+        """Start a program inside on behalf of a user of the cluster.
+
+        The process returned is `nsenter`, which passes no signal on; so the program is told to end when its
+        parent does. It is in a session of its own, where Ctrl-C in this terminal does not reach it.
+        """
+        command = [*self.enter, *END_WITH_PARENT, *map(str, argv)]
+        with log.open("ab") if log else nullcontext() as output:
             return subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                env=marked_environment(self.paths.root, "guest"),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
 

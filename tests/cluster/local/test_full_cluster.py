@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from tests.cluster.local.cluster import Cluster, start_full
 from tests.cluster.local.mounts import KERNEL_SETTINGS
 from tests.cluster.local.network import accepts_connections, free_port
 from tests.cluster.local.paths import REPOSITORY, ClusterPaths, cluster_paths
-from tests.cluster.local.processes import Launcher, find_processes
+from tests.cluster.local.processes import FoundProcess, Launcher, find_processes
 from tests.cluster.local.registry import push_program
 from tests.cluster.local.removal import remove_cluster
 
@@ -126,9 +126,7 @@ def test_service_is_reached_from_this_machine_when_kubectl_forwards_a_port(
         [*command, "port-forward", "service/echo", f"{port}:80"], stdout=subprocess.DEVNULL
     )
     try:
-        deadline = time.monotonic() + 20
-        while not accepts_connections(port) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: accepts_connections(port))
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
             assert answer.read() == b"hello\n"
     finally:
@@ -142,6 +140,27 @@ def test_node_has_no_way_out_of_its_network(cluster: Cluster) -> None:
     names = {line.split(": ")[1].split("@")[0] for line in log.read_text().splitlines()}
 
     assert all(name in ("lo", "node0") or name.startswith("veth") for name in names), names
+
+
+def test_program_started_inside_ends_when_its_handle_is_terminated(cluster: Cluster) -> None:
+    handle = cluster.run_inside(["sleep", "300"])
+    wait_until(lambda: len(guests(cluster)) == 2)  # nsenter and its child
+
+    handle.terminate()
+    handle.wait()
+
+    wait_until(lambda: guests(cluster) == [])
+
+
+def guests(cluster: Cluster) -> list[FoundProcess]:
+    return [process for process in find_processes(cluster.paths.root) if process.label == "guest"]
+
+
+def wait_until(check: Callable[[], bool], *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_kernel_settings_of_the_machine_stay_when_a_kubelet_runs(cluster: Cluster) -> None:
@@ -193,10 +212,7 @@ def test_down_cleans_up_when_the_tool_was_killed_in_mid_start(
 
 def test_up_cleans_up_after_itself_when_interrupted(cluster: Cluster, second: ClusterPaths) -> None:
     tool = subprocess.Popen([*TOOL, "up", "--name", "second"], cwd=REPOSITORY)
-    deadline = time.monotonic() + 60
-    while not any(process.label == "api-server" for process in find_processes(second.root)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: any(process.label == "api-server" for process in find_processes(second.root)))
 
     tool.send_signal(signal.SIGTERM)
 
