@@ -78,6 +78,19 @@ def test_image_store_is_free_again_only_when_the_last_heir_of_its_lock_has_ended
         assert third.folder == first.folder
 
 
+def test_image_store_with_the_most_layers_is_taken_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OCTAVO_CACHE", str(tmp_path))
+    for store, layers in (("1", 1), ("2", 3), ("3", 2)):
+        for layer in range(layers):
+            snapshots = tmp_path / "image-stores" / store / "io.containerd.snapshotter.v1.overlayfs/snapshots"
+            (snapshots / str(layer)).mkdir(parents=True)
+
+    with take_image_store() as first, take_image_store() as second:
+        assert [first.folder.name, second.folder.name] == ["2", "3"]
+
+
 def test_program_image_is_the_same_to_the_byte_when_made_twice(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/true\n")
