@@ -22,9 +22,13 @@ SHARED_INPUTS: Final = ("LICENSE", "README.md", "constraints.txt", "pyproject.to
 PIP_SETTINGS: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_DEFAULT_TIMEOUT")
 CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
 TELLING: Final = re.compile(
-    r"^(\[\d+\/\d+\] )?(STEP |COMMIT |Collecting torch|Installing collected|Error|ERROR)"
+    r"^(\[\d+/\d+\] )?(STEP \d+/\d+: RUN |COMMIT |Collecting torch|Installing collected|Error|ERROR)"
 )
 """The lines of a build's output that show how far it is."""
+CODE_STAGE: Final = "octavo.dev/stage=code"
+"""Marks the layers from which only the installed code is copied into an image."""
+MAX_CODE_STAGES: Final = 50
+"""How many such leftovers may lie about, at some megabytes each, before they are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,3 +142,6 @@ def _remove_superseded(image: Image, kept: str) -> None:
         if reference not in (kept, f"{image.repository}:dev"):
             with contextlib.suppress(RuntimeError):  # in use by another run; a later build removes it
                 buildah("rmi", reference)
+    left_over = buildah("images", "--quiet", "--filter", "dangling=true", "--filter", f"label={CODE_STAGE}")
+    if len(left_over.split()) > MAX_CODE_STAGES:
+        buildah("rmi", *left_over.split())
