@@ -21,7 +21,7 @@ def rule(group: str, resources: tuple[str, ...], verbs: tuple[str, ...]) -> dict
 def build_rules() -> list[dict[str, Any]]:
     """The rules of the operator's ClusterRole, or of its Role when it watches one namespace."""
     return [
-        rule(GROUP, (PLURAL,), READ),
+        rule(GROUP, (PLURAL,), ("list", "watch")),
         rule(GROUP, (f"{PLURAL}/status",), ("patch",)),
         rule("apps", ("deployments", "controllerrevisions"), (*READ, *WRITE)),
         rule("", ("services",), (*READ, "create", "patch")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,11 @@ from octavo_operator.api.spec import ApiModel
 
 UNVISITED_GENERATION: Final = -1
 """The CRD's default of `status.observedGeneration`: kstatus calls an object without any status Current."""
+
+MAX_NOTES: Final = 16
+MAX_NOTE_LENGTH: Final = 512
+MAX_FAILURE_LENGTH: Final = 4096
+MAX_MESSAGE_LENGTH: Final = 1024
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
@@ -52,8 +57,8 @@ class MemoryPlanStatus(ApiModel):
     full_length_sequences: int = Field(description="Sequences of maxModelLen tokens that fit at once.")
     max_sequences: int = Field(description="Most sequences that run at once.")
     max_model_len: int = Field(description="Longest sequence in tokens.")
-    notes: tuple[str, ...] = Field(
-        default=(), max_length=16, description="What was decided on the user's behalf, and why."
+    notes: tuple[Annotated[str, Field(max_length=MAX_NOTE_LENGTH)], ...] = Field(
+        default=(), max_length=MAX_NOTES, description="What was decided on the user's behalf, and why."
     )
 
 
@@ -62,14 +67,14 @@ class AutoscalingStatus(ApiModel):
 
     desired_replicas: int = Field(description="How many replicas there should be.")
     reason: str = Field(max_length=100, description="Why, as one CamelCase word.")
-    message: str = Field(max_length=1024, description="Why, in words and numbers.")
+    message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="Why, in words and numbers.")
 
 
 class LastFailure(ApiModel):
     """The latest thing that went wrong; kept after it was mended."""
 
     reason: str = Field(max_length=100, description="What, as one CamelCase word.")
-    message: str = Field(max_length=4096, description="What, in words and numbers.")
+    message: str = Field(max_length=MAX_FAILURE_LENGTH, description="What, in words and numbers.")
     exit_code: int | None = Field(
         default=None, description="The container's exit code, when a container failed."
     )

@@ -8,6 +8,10 @@ from datetime import datetime
 from octavo.planning import MemoryPlan
 from octavo_operator.api import names
 from octavo_operator.api.status import (
+    MAX_FAILURE_LENGTH,
+    MAX_MESSAGE_LENGTH,
+    MAX_NOTE_LENGTH,
+    MAX_NOTES,
     AutoscalingStatus,
     InferenceServiceStatus,
     LastFailure,
@@ -29,8 +33,6 @@ from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.service import service_url
-
-MAX_MESSAGE_LENGTH = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ def plan_status(plan: MemoryPlan) -> MemoryPlanStatus:
         full_length_sequences=plan.full_length_sequences,
         max_sequences=plan.max_num_seqs,
         max_model_len=plan.max_model_len,
-        notes=plan.notes,
+        notes=tuple(note[:MAX_NOTE_LENGTH] for note in plan.notes[:MAX_NOTES]),
     )
 
 
@@ -141,9 +143,9 @@ def last_failure(
         failure = Failure(reason=target.refusal.reason, message=target.refusal.message)
     if failure is None:
         return world.status.last_failure
-    before = world.status.last_failure
-    if before and (before.reason, before.message) == (failure.reason, failure.message):
+    before, message = world.status.last_failure, failure.message[:MAX_FAILURE_LENGTH]
+    if before and (before.reason, before.message) == (failure.reason, message):
         return before
     return LastFailure(
-        reason=failure.reason, message=failure.message, exit_code=failure.exit_code, time=format_time(now)
+        reason=failure.reason, message=message, exit_code=failure.exit_code, time=format_time(now)
     )

@@ -1,0 +1,417 @@
+"""The real operator process against a real API server; the test plays kubelet, hub and user."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.local.cluster import Cluster
+from tests.cluster.stage import REPO, Refused, Stage, install_definition, wait_for
+from tests.support.model_hub import HubStore, ModelHub, Weather
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD_KINDS = ("deployments", "services", "configmaps", "controllerrevisions", "pods", "replicasets")
+CHILD_SELECTOR = "app.kubernetes.io/managed-by=octavo"
+
+
+@pytest.fixture(scope="session")
+def defined_cluster(light_cluster: Cluster) -> Cluster:
+    install_definition(light_cluster)
+    return light_cluster
+
+
+@pytest.fixture
+def quiet_stage(defined_cluster: Cluster, tmp_path: Path) -> Iterator[Stage]:
+    """Without the operator running."""
+    store = HubStore(tmp_path / "hub")
+    with ModelHub(store) as hub:
+        stage = Stage(defined_cluster, f"test-{uuid4().hex[:8]}", store, hub, tmp_path)
+        stage.open()
+        try:
+            yield stage
+        finally:
+            stage.close()
+            print(stage.log())
+
+
+@pytest.fixture
+def stage(quiet_stage: Stage) -> Stage:
+    quiet_stage.start_operator()
+    return quiet_stage
+
+
+def serve(stage: Stage, commit: str, **spec: object) -> None:
+    """Apply and play kubelet until the service is ready at this commit."""
+    stage.apply(**spec)
+    stage.make_ready(stage.wait_pods(commit))
+    stage.wait_condition("Ready", "True")
+
+
+def test_operator_makes_children_and_a_plan_when_a_service_is_applied(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    stage.apply()
+
+    (pod,) = stage.wait_pods(commit)
+    progressing = stage.wait_condition("Reconciling", "True", reason="RolloutProgressing")
+    assert "0 of 1 replicas" in progressing["message"]
+    stage.make_ready([pod])
+
+    stage.wait_condition("Ready", "True")
+    body = stage.service()
+    status = body["status"]
+    statuses = {one["type"]: one["status"] for one in status["conditions"]}
+    assert statuses == {
+        "Ready": "True",
+        "Available": "True",
+        "Reconciling": "False",
+        "Stalled": "False",
+        "ModelResolved": "True",
+        "MemoryPlanned": "True",
+    }
+    assert status["observedGeneration"] == body["metadata"]["generation"]
+    assert status["model"]["resolvedRevision"] == commit
+    assert status["memoryPlan"]["kvTokens"] >= 4 * 1024
+    assert status["url"] == f"http://tiny.{stage.namespace}.svc:8000"
+    assert status["currentRevision"] == status["updateRevision"]
+    (service,) = stage.list("services", CHILD_SELECTOR)
+    assert service["spec"]["selector"]["octavo.dev/revision"] == status["currentRevision"]
+    columns = stage.kubectl("get", "lsvc", "tiny", "-o", "wide").splitlines()
+    assert columns[0].split("   ")[0].strip() == "NAME"
+    assert columns[1].split()[:4] == ["tiny", "True", f"hf://{REPO}", commit[:12]]
+
+
+def test_operator_writes_nothing_but_status_to_the_users_object(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+
+    body = stage.service()
+    fields = {entry["manager"]: entry for entry in body["metadata"]["managedFields"]}
+    assert set(fields["octavo-operator"]["fieldsV1"]) == {"f:status"}
+    assert fields["octavo-operator"]["subresource"] == "status"
+    assert set(fields) == {"gitops", "octavo-operator"}
+    assert not body["metadata"].get("finalizers")
+    assert not body["metadata"].get("annotations")
+    assert body["metadata"]["generation"] == 1
+
+
+def test_operator_is_silent_when_nothing_changes(stage: Stage) -> None:
+    """A wrong comparison with what the API server stored would apply for ever, or after a restart."""
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+
+    def versions() -> dict[str, str]:
+        kinds = ("deployments", "services", "configmaps", "controllerrevisions", "pods")
+        found = [stage.service(), *(body for kind in kinds for body in stage.list(kind))]
+        return {body["metadata"]["uid"]: body["metadata"]["resourceVersion"] for body in found}
+
+    before = versions()
+    assert stage.stop_operator() == 0
+    stage.start_operator()
+    stage.apply("other", model={"uri": f"hf://{REPO}", "revision": commit})
+    stage.wait_pods(commit, 2)
+    after = versions()
+    assert {uid: after[uid] for uid in before} == before
+
+
+def test_moving_branch_changes_nothing_when_the_words_stay(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    serve(stage, first)
+    second = stage.add_commit("second")
+
+    stage.apply(replicas=3)
+    stage.make_ready(stage.wait_pods(first, 3))
+    assert stage.pods(second) == []
+    stage.kubectl("delete", "pod", stage.pods(first)[0]["metadata"]["name"])
+    stage.wait_pods(first, 3)
+    assert stage.service()["status"]["model"]["resolvedRevision"] == first
+
+    stage.apply(replicas=3, model={"uri": f"hf://{REPO}", "refreshToken": "again"})
+    stage.wait_pods(second, 3)
+
+
+def test_edit_of_the_revision_rolls_over_when_the_candidate_is_ready(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    stage.store.tag(REPO, "v1", first)
+    second = stage.add_commit("second")
+    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": "v1"})
+    (old,) = stage.pods(first)
+    selector = stage.list("services", CHILD_SELECTOR)[0]["spec"]["selector"]
+
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": "main"})
+    (candidate,) = stage.wait_pods(second)
+    stage.wait_condition("Ready", "False", reason="RolloutProgressing")
+    assert stage.condition("Available")["status"] == "True"
+    assert stage.list("services", CHILD_SELECTOR)[0]["spec"]["selector"] == selector
+    stage.make_ready([candidate])
+    stage.wait_condition("Ready", "True")
+    stage.wait_pods(first, 0)
+    assert stage.list("services", CHILD_SELECTOR)[0]["spec"]["selector"] != selector
+    template = stage.list("controllerrevisions")
+
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": "v1"})
+    (back,) = stage.wait_pods(first)
+    assert (
+        back["metadata"]["labels"]["octavo.dev/revision"] == old["metadata"]["labels"]["octavo.dev/revision"]
+    )
+    stage.make_ready([back])
+    stage.wait_condition("Ready", "True")
+    stage.wait_pods(second, 0)
+    assert len(template) == len(stage.list("controllerrevisions")) == 2
+
+
+def test_revert_in_mid_rollout_keeps_the_serving_pod(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    stage.store.tag(REPO, "v1", first)
+    second = stage.add_commit("second")
+    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": "v1"})
+    (serving,) = stage.pods(first)
+
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": "main"})
+    stage.wait_pods(second)
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": "v1"})
+    stage.wait_pods(second, 0)
+
+    stage.wait_condition("Ready", "True")
+    assert [pod["metadata"]["uid"] for pod in stage.pods(first)] == [serving["metadata"]["uid"]]
+
+
+def test_next_edit_wins_when_the_candidate_fails(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": first})
+    second, third = stage.add_commit("second"), stage.add_commit("third")
+
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": second})
+    (broken,) = stage.wait_pods(second)
+    words = json.dumps({"reason": "DigestMismatch", "message": "note.txt: want aa, have bb"})
+    stage.fail_pod(broken, container="fetch", exit_code=3, message=words)
+    ready = stage.wait_condition("Ready", "False", reason="DigestMismatch")
+    assert "want aa, have bb" in ready["message"]
+    assert stage.condition("Stalled")["status"] == "True"
+    assert stage.condition("Reconciling")["status"] == "False"
+    assert stage.condition("Available")["status"] == "True"
+    assert stage.service()["status"]["lastFailure"]["exitCode"] == 3
+    assert len(stage.pods(first)) == 1
+
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": third})
+    (good,) = stage.wait_pods(third)
+    stage.wait_pods(second, 0)
+    stage.make_ready([good])
+    stage.wait_condition("Ready", "True")
+    stage.wait_pods(first, 0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "condition", "reason", "text"),
+    [
+        pytest.param(
+            {"model": {"uri": "hf://octavo-tests/absent"}},
+            "ModelResolved",
+            "RepositoryNotFound",
+            "octavo-tests/absent",
+            id="no such repository",
+        ),
+        pytest.param(
+            {"model": {"uri": f"hf://{REPO}", "revision": "v9"}},
+            "ModelResolved",
+            "RevisionNotFound",
+            "v9",
+            id="no such revision",
+        ),
+        pytest.param(
+            {"resources": {"cpu": "1", "memory": "256Mi"}},
+            "MemoryPlanned",
+            "InsufficientMemory",
+            "256 MiB",
+            id="too little memory",
+        ),
+        pytest.param(
+            {"engine": {"maxModelLen": 4096}},
+            "MemoryPlanned",
+            "ContextTooLong",
+            "1024",
+            id="longer than the model",
+        ),
+    ],
+)
+def test_operator_refuses_with_reason_when_it_cannot_be(
+    stage: Stage, spec: dict[str, object], condition: str, reason: str, text: str
+) -> None:
+    commit = stage.add_commit("first")
+    stage.apply(**spec)
+
+    refused = stage.wait_condition(condition, "False", reason=reason)
+    assert text in refused["message"]
+    assert stage.wait_condition("Stalled", "True", reason=reason)
+    assert stage.condition("Ready")["reason"] == reason
+    assert stage.list("deployments") == []
+    stage.apply("healthy")
+    stage.wait_pods(commit)
+
+
+def test_hub_outage_unpins_nothing_and_mends_itself(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    serve(stage, first)
+    stage.store.set_weather(Weather(outage=True))
+    stage.apply(replicas=2)
+    stage.make_ready(stage.wait_pods(first, 2))
+    stage.wait_condition("Ready", "True")
+
+    stage.store.tag(REPO, "v2", first)
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": "v2"}, replicas=2)
+    stage.wait_condition("Reconciling", "True", reason="HubUnavailable")
+    assert stage.condition("Available")["status"] == "True"
+    assert len(stage.pods(first)) == 2
+    stage.store.set_weather(Weather())
+    stage.wait_condition("Ready", "False", reason="RolloutProgressing")
+
+
+def test_restarted_operator_applies_what_was_edited_meanwhile(stage: Stage) -> None:
+    first = stage.add_commit("first")
+    serve(stage, first)
+    second = stage.add_commit("second")
+    stage.stop_operator(signal.SIGKILL)
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": second})
+    stage.engine_image = "example.test/engine:2"
+
+    stage.start_operator()
+
+    (pod,) = stage.wait_pods(second)
+    assert pod["spec"]["containers"][0]["image"] == "example.test/engine:2"
+    stage.make_ready([pod])
+    stage.wait_condition("Ready", "True")
+    stage.apply()
+    (back,) = stage.wait_pods(first)
+    assert back["spec"]["containers"][0]["image"] == "example.test/engine:1", "the stored template is used"
+
+
+def test_deletion_removes_all_that_was_made(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+
+    stage.kubectl("delete", "lsvc", "tiny", "--timeout=20s")
+
+    wait_for(lambda: not any(stage.list(kind, CHILD_SELECTOR) for kind in CHILD_KINDS), "no child is left")
+    stage.apply()
+    stage.wait_pods(commit)
+
+
+def test_namespace_goes_when_the_operator_is_stopped(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+    assert stage.stop_operator() == 0
+
+    stage.cluster.kubectl("delete", "namespace", stage.namespace, "--timeout=60s")
+
+
+def test_operator_reverts_a_hand_edit_of_its_child(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+    (deployment,) = stage.list("deployments")
+
+    stage.kubectl("scale", "deployment", deployment["metadata"]["name"], "--replicas=5")
+
+    wait_for(lambda: stage.list("deployments")[0]["spec"]["replicas"] == 1, "one replica again")
+
+
+def test_scale_subresource_sets_the_replicas_under_external(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit, autoscaling={"mode": "External", "maxReplicas": 4})
+
+    stage.kubectl("scale", "lsvc", "tiny", "--replicas=3")
+    stage.make_ready(stage.wait_pods(commit, 3))
+
+    wait_for(lambda: stage.service()["status"]["readyReplicas"] == 3, "three ready replicas in status")
+    assert stage.condition("Ready")["status"] == "True"
+
+
+def test_operator_leaves_foreign_objects_of_its_names_alone(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    stage.kubectl("create", "service", "clusterip", "tiny", "--tcp=80:80")
+    stage.apply()
+
+    refused = stage.wait_condition("Stalled", "True", reason="NameConflict")
+    assert "Service tiny" in refused["message"]
+    assert stage.pods(commit) == []
+    assert "octavo.dev/revision" not in json.dumps(stage.list("services"))
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "message"),
+    [
+        pytest.param("a" * 41, {}, "at most 40", id="name too long"),
+        pytest.param("3b-model", {}, "start with a lower-case letter", id="name starts with a digit"),
+        pytest.param("llama-3.1", {}, "start with a lower-case letter", id="name with a dot"),
+        pytest.param(
+            "tiny",
+            {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}},
+            "must be at most",
+            id="min above max",
+        ),
+        pytest.param(
+            "tiny", {"autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, "minReplicas", id="min 0"
+        ),
+        pytest.param("tiny", {"autoscaling": {"minReplicas": 3}}, "maxReplicas", id="no max"),
+        pytest.param("tiny", {"engine": {"args": ["--port=1"]}}, "sets itself", id="reserved flag"),
+        pytest.param(
+            "tiny", {"engine": {"args": ["--model", "x"]}}, "sets itself", id="reserved flag, apart"
+        ),
+        pytest.param(
+            "tiny",
+            {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "x"}]}},
+            "HF_ENDPOINT",
+            id="reserved env",
+        ),
+        pytest.param("tiny", {"model": {"uri": "s3://bucket/model"}}, "spec.model.uri", id="unknown scheme"),
+        pytest.param("tiny", {"resources": {"memory": "lots"}}, "spec.resources.memory", id="no quantity"),
+    ],
+)
+def test_api_server_refuses(quiet_stage: Stage, name: str, spec: dict[str, object], message: str) -> None:
+    with pytest.raises(Refused, match=message):
+        quiet_stage.apply(name, **spec)
+
+
+def test_api_server_keeps_the_port_and_takes_plain_numbers(quiet_stage: Stage) -> None:
+    quiet_stage.apply(resources={"cpu": 2})
+    quiet_stage.apply(resources={"cpu": 2}, routing={"port": 8000})
+    with pytest.raises(Refused, match="immutable"):
+        quiet_stage.apply(routing={"port": 9000})
+    body = quiet_stage.service()
+    assert body["status"] == {"observedGeneration": -1}
+    assert body["spec"]["rollout"]["drainSeconds"] == 120
+    assert "autoscaling" not in body["spec"]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "manifests/samples").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_api_server_takes_each_sample(quiet_stage: Stage, path: Path) -> None:
+    quiet_stage.kubectl("apply", "--server-side", "-f", str(path))
+
+
+def test_every_field_is_explained(quiet_stage: Stage) -> None:
+    text = quiet_stage.kubectl("explain", "inferenceservices.spec", "--recursive=false")
+    assert "Which weights to serve" in text
+
+
+def test_operator_is_healthy_and_never_forbidden(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+    with urllib.request.urlopen(f"http://127.0.0.1:{stage.health_port}/healthz", timeout=5) as answer:
+        assert answer.status == 200
+    with urllib.request.urlopen(f"http://127.0.0.1:{stage.metrics_port}/metrics", timeout=5) as answer:
+        assert b"octavo_operator_passes_total" in answer.read()
+    events = {(event["reason"], event["type"]) for event in stage.list("events")}
+    assert {("Resolved", "Normal"), ("RolloutProgressing", "Normal"), ("Serving", "Normal")} <= events
+    assert stage.stop_operator() == 0
+    log = stage.log()
+    assert "403" not in log
+    assert "Forbidden" not in log
+    assert "Traceback" not in log

@@ -1,0 +1,234 @@
+"""One pass as a whole: children in order, conditions by kstatus' rules, events once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from octavo_operator.api.status import Condition, InferenceServiceStatus
+from octavo_operator.decide.events import draft_events
+from octavo_operator.decide.next_state import NextState, decide_next_state
+from octavo_operator.decide.report import build_first_status
+from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.target import Refusal, Target
+from octavo_operator.decide.world import World
+from tests.octavo_operator.builders import (
+    COMMIT,
+    NOW,
+    make_container,
+    make_deployment,
+    make_pin,
+    make_pod,
+    make_revision,
+    make_spec,
+    make_stored,
+    make_target,
+    make_world,
+)
+
+FIXED = ScalingDecision(replicas=1, reason="Static", message="spec.replicas is 1")
+OTHER = make_spec(engine={"maxSequences": 3})
+A, B = make_revision(), make_revision(OTHER)
+NO_REPOSITORY = Target(refusal=Refusal(reason="RepositoryNotFound", message="no such repository"))
+NO_MEMORY = Target(pin=make_pin(), refusal=Refusal(reason="InsufficientMemory", message="need 2, have 1"))
+NO_HUB = Target(refusal=Refusal(reason="HubUnavailable", message="unreachable", lasting=False))
+
+
+def decide(world: World, target: Target | None = None, **scaling: Any) -> NextState:
+    decision = ScalingDecision(**{"replicas": 1, "reason": "Static", "message": "fixed", **scaling})
+    return decide_next_state(world, target or make_target(world.spec), decision, now=NOW)
+
+
+def serving(**changes: Any) -> World:
+    """A serves; spec still asks for it."""
+    values: dict[str, Any] = {
+        "selected": A.hash,
+        "revisions": {A.hash: make_stored(A)},
+        "deployments": {A.hash: make_deployment(A.hash)},
+        "pins": (make_pin(),),
+    }
+    return make_world(**{**values, **changes})
+
+
+def rolling(**candidate: Any) -> World:
+    """A serves; spec asks for B, whose Deployment is there."""
+    return serving(
+        spec=OTHER,
+        revisions={A.hash: make_stored(A), B.hash: make_stored(B, number=2, proven=False)},
+        deployments={A.hash: make_deployment(A.hash), B.hash: make_deployment(B.hash, ready=0, **candidate)},
+    )
+
+
+def by_type(status: InferenceServiceStatus) -> dict[str, Condition]:
+    return {condition.type: condition for condition in status.conditions}
+
+
+def kstatus(status: InferenceServiceStatus, generation: int) -> str:
+    """The rules of sigs.k8s.io/cli-utils/pkg/kstatus for a custom resource."""
+    conditions = by_type(status)
+    if status.observed_generation != generation:
+        return "InProgress"
+    if conditions["Reconciling"].status == "True":
+        return "InProgress"
+    if conditions["Stalled"].status == "True":
+        return "Failed"
+    return "Current" if conditions["Ready"].status == "True" else "InProgress"
+
+
+MISSING = make_container(exit_code=1, termination_message='{"reason": "FileMissing", "message": "x"}')
+FAILED_POD = make_pod(B.hash, containers=(MISSING,))
+PULLING_POD = make_pod(B.hash, containers=(make_container(waiting_reason="ErrImagePull"),))
+LATE = rolling(deadline_exceeded=True)
+DOWN = serving(deployments={A.hash: make_deployment(A.hash, ready=0)})
+SCENES = [
+    (serving(), None, "True True False False", "Serving", "Current"),
+    (make_world(), None, "False False True False", "RolloutProgressing", "InProgress"),
+    (make_world(), NO_REPOSITORY, "False False False True", "RepositoryNotFound", "Failed"),
+    (make_world(), NO_MEMORY, "False False False True", "InsufficientMemory", "Failed"),
+    (make_world(), NO_HUB, "False False True False", "HubUnavailable", "InProgress"),
+    (serving(), NO_REPOSITORY, "False True False True", "RepositoryNotFound", "Failed"),
+    (rolling(), None, "False True True False", "RolloutProgressing", "InProgress"),
+    (LATE, None, "False True False True", "ProgressDeadlineExceeded", "Failed"),
+    (DOWN, None, "False False True False", "NoReadyReplica", "InProgress"),
+]
+SCENE_NAMES = [
+    "settled",
+    "begun",
+    "refused",
+    "no memory",
+    "no hub",
+    "refused edit",
+    "rolling",
+    "late",
+    "down",
+]
+
+
+@pytest.mark.parametrize(("world", "target", "statuses", "reason", "seen_as"), SCENES, ids=SCENE_NAMES)
+def test_conditions_tell(
+    world: World, target: Target | None, statuses: str, reason: str, seen_as: str
+) -> None:
+    status = decide(world, target).status
+    conditions = by_type(status)
+    told = [conditions[kind].status for kind in ("Ready", "Available", "Reconciling", "Stalled")]
+    assert " ".join(told) == statuses
+    assert conditions["Ready"].reason == reason
+    assert kstatus(status, world.generation) == seen_as
+    assert {one.observed_generation for one in status.conditions} == {world.generation}
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason", "stalled"),
+    [
+        pytest.param(FAILED_POD, "FileMissing", "True", id="for good"),
+        pytest.param(PULLING_POD, "ImagePullFailed", "False", id="another try may do"),
+    ],
+)
+def test_failed_candidate_keeps_the_last_good_one(pod: Any, reason: str, stalled: str) -> None:
+    state = decide(make_world(**{**fields(rolling()), "pods": (pod,)}))
+    conditions = by_type(state.status)
+    assert (conditions["Ready"].status, conditions["Ready"].reason) == ("False", reason)
+    assert conditions["Available"].status == "True"
+    assert conditions["Stalled"].status == stalled
+    assert state.status.current_revision == A.hash
+    assert state.status.last_failure is not None
+    assert not state.removals
+
+
+def fields(world: World) -> dict[str, Any]:
+    return {name: getattr(world, name) for name in World.__slots__}
+
+
+def test_transition_times_move_only_when_the_status_does() -> None:
+    first = decide(make_world()).status
+    later = decide_next_state(
+        serving(status=first, generation=2), make_target(), FIXED, now=NOW + timedelta(hours=1)
+    ).status
+    before, after = by_type(first), by_type(later)
+    assert after["Ready"].last_transition_time == "2026-01-02T04:04:05Z"
+    for kind in ("Stalled", "ModelResolved", "MemoryPlanned"):
+        assert after[kind].last_transition_time == before[kind].last_transition_time
+        assert after[kind].observed_generation == 2
+
+
+def test_first_status_of_a_new_generation_is_not_ready() -> None:
+    ready = decide(serving()).status
+    first = build_first_status(serving(status=ready, generation=2), now=NOW)
+    conditions = by_type(first)
+    assert first.observed_generation == 2
+    assert conditions["Ready"].status == "Unknown"
+    assert conditions["Available"].observed_generation == 1
+    assert kstatus(first, 2) == "InProgress"
+
+
+def test_children_come_in_an_order_that_loses_no_promise() -> None:
+    state = decide(make_world())
+    assert [manifest["kind"] for manifest in state.manifests] == [
+        "ConfigMap",
+        "ControllerRevision",
+        "Deployment",
+        "Service",
+    ]
+
+
+@pytest.mark.parametrize("target", [NO_REPOSITORY, NO_HUB], ids=["refused", "unreachable"])
+def test_nothing_is_made_when_the_words_mean_nothing_yet(target: Target) -> None:
+    assert decide(make_world(), target).manifests == ()
+
+
+def test_only_the_pin_is_kept_when_the_model_does_not_fit() -> None:
+    state = decide(make_world(), NO_MEMORY)
+    assert [manifest["kind"] for manifest in state.manifests] == ["ConfigMap"]
+    assert state.status.model is not None
+    assert state.status.model.resolved_revision == COMMIT
+
+
+def test_stored_template_is_applied_when_the_operator_would_now_render_another() -> None:
+    stored = make_revision()
+    stored.template["spec"]["containers"][0]["image"] = "example.test/engine:old"
+    world = serving(revisions={A.hash: make_stored(stored)})
+    target = Target(pin=make_pin(), revision=stored)
+    deployment = next(m for m in decide(world, target).manifests if m["kind"] == "Deployment")
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "example.test/engine:old"
+
+
+def test_candidate_that_becomes_ready_takes_over_and_the_old_one_goes_a_pass_later() -> None:
+    world = rolling()
+    ready = {**world.deployments, B.hash: make_deployment(B.hash)}
+    state = decide(make_world(**{**fields(world), "deployments": ready}))
+    service = next(manifest for manifest in state.manifests if manifest["kind"] == "Service")
+    assert service["spec"]["selector"]["octavo.dev/revision"] == B.hash
+    assert state.removals == ()
+    proven = next(m for m in state.manifests if m["kind"] == "ControllerRevision")
+    assert proven["metadata"]["annotations"] == {"octavo.dev/proven-at": "2026-01-02T03:04:05Z"}
+
+    revisions = {A.hash: make_stored(A), B.hash: make_stored(B, number=2)}
+    moved = make_world(**{**fields(world), "deployments": ready, "selected": B.hash, "revisions": revisions})
+    assert [(one.kind, one.name) for one in decide(moved).removals] == [("Deployment", f"chat-{A.hash}")]
+
+
+def test_replicas_travel_with_every_template() -> None:
+    state = decide(rolling(), replicas=4)
+    deployments = [manifest for manifest in state.manifests if manifest["kind"] == "Deployment"]
+    assert [deployment["spec"]["replicas"] for deployment in deployments] == [4, 4]
+
+
+def test_events_are_drafted_once() -> None:
+    world = make_world()
+    first = decide(world).status
+    assert {draft.reason for draft in draft_events(world.status, first)} == {"RolloutProgressing", "Resolved"}
+    assert draft_events(first, decide(make_world(status=first)).status) == ()
+    scaled = decide(make_world(status=first), replicas=3).status
+    assert [draft.reason for draft in draft_events(first, scaled)] == ["Scaled"]
+    failed = decide(make_world(status=first), NO_REPOSITORY).status
+    assert [(draft.type, draft.reason) for draft in draft_events(first, failed)] == [
+        ("Warning", "RepositoryNotFound")
+    ]
+
+
+def test_scaling_words_are_kept_while_the_decision_is_the_same() -> None:
+    first = decide(serving(), reason="LoadOnTarget", message="3 running").status
+    again = decide(serving(status=first), reason="LoadOnTarget", message="4 running").status
+    assert again == first

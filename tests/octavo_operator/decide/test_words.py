@@ -1,0 +1,205 @@
+"""Intent, hash and pins: the same words, the same weights, the same template."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from octavo.planning import MemoryPlan
+from octavo_operator.decide.intent import build_intent, hash_intent
+from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
+from octavo_operator.decide.sizing import plan_memory, read_flag
+from octavo_operator.decide.target import Refusal
+from octavo_operator.decide.world import Children, parse_world, recall_pin
+from octavo_operator.desired.controller_revision import build_controller_revision
+from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
+from octavo_operator.desired.service import build_service
+from tests.octavo_operator.builders import (
+    COMMIT,
+    OWNER,
+    URI,
+    make_pin,
+    make_revision,
+    make_spec,
+    make_stored,
+    make_world,
+)
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 1024,
+    "torch_dtype": "bfloat16",
+}
+
+
+def hash_of(**sections: object) -> str:
+    return hash_intent(build_intent(make_spec(**sections)))
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"model": {"uri": URI, "revision": "v2"}},
+        {"model": {"uri": "hf://organization/other"}},
+        {"model": {"uri": URI, "refreshToken": "again"}},
+        {"model": {"uri": URI, "servedName": "gpt"}},
+        {"engine": {"image": "example.test/engine:2"}},
+        {"engine": {"maxModelLen": 512}},
+        {"engine": {"maxSequences": 2}},
+        {"engine": {"kvCache": {"dtype": "Float32"}}},
+        {"engine": {"kvCache": {"blockTokens": 32}}},
+        {"engine": {"kvCache": {"forSequences": 2}}},
+        {"engine": {"args": ["--dtype=float32"]}},
+        {"engine": {"env": [{"name": "A", "value": "1"}]}},
+        {"resources": {"cpu": "1"}},
+        {"resources": {"memory": "2Gi"}},
+        {"rollout": {"drainSeconds": 30}},
+        {"routing": {"port": 9000}},
+    ],
+    ids=str,
+)
+def test_edit_makes_another_revision(edit: dict[str, object]) -> None:
+    assert hash_of(**edit) != hash_of()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"replicas": 5},
+        {"autoscaling": {"maxReplicas": 8}},
+        {"rollout": {"progressDeadlineSeconds": 60, "revisionHistoryLimit": 1}},
+    ],
+    ids=str,
+)
+def test_edit_restarts_nothing(edit: dict[str, object]) -> None:
+    assert hash_of(**edit) == hash_of()
+
+
+def test_hash_is_what_earlier_operators_computed() -> None:
+    """If this fails, an upgrade would restart every engine: add fields only where they are set."""
+    assert hash_of() == "9c1a4332c3"
+    assert hash_of(engine={"maxSequences": 4}, resources={"cpu": "500m", "memory": "2Gi"}) == "dd28c6fe49"
+
+
+def test_first_answer_stands_when_words_are_resolved_twice() -> None:
+    first, second = make_pin(), make_pin(commit="f" * 40)
+    pins = add_pin(add_pin((), first), second)
+    assert find_pin(pins, make_spec().model) == first
+
+
+def test_words_differ_by_refresh_token() -> None:
+    again = make_spec(model={"uri": URI, "refreshToken": "again"})
+    assert find_pin((make_pin(),), again.model) is None
+
+
+@given(st.lists(st.integers(0, 300), max_size=300))
+def test_pins_hold_the_latest_lines_each_once(numbers: list[int]) -> None:
+    pins: tuple[Pin, ...] = ()
+    for number in numbers:
+        pins = add_pin(pins, make_pin(make_spec(model={"uri": URI, "revision": f"v{number}"})))
+    assert len(pins) <= MAX_PINS
+    assert len({pin.words for pin in pins}) == len(pins)
+
+
+def test_pin_is_recalled_from_the_revisions_when_the_config_map_was_deleted() -> None:
+    world = make_world(revisions={"x": make_stored(make_revision())})
+    pin = recall_pin(world, make_spec().model)
+    assert pin is not None
+    assert pin.commit == COMMIT
+    assert recall_pin(world, make_spec(model={"uri": URI, "revision": "v2"}).model) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"), [(COMMIT, True), ("main", False), (COMMIT.upper(), False), (COMMIT[:39], False)]
+)
+def test_commit_is_told_from_a_name(text: str, answer: bool) -> None:
+    assert is_commit(text) is answer
+
+
+def service_body(**spec: object) -> dict[str, Any]:
+    metadata = {"namespace": OWNER.namespace, "name": OWNER.name, "uid": OWNER.uid, "generation": 7}
+    return {"metadata": metadata, "spec": {"model": {"uri": URI}, **spec}}
+
+
+def stored_body(manifest: dict[str, Any]) -> dict[str, Any]:
+    """As the API server would give it back."""
+    body: dict[str, Any] = json.loads(json.dumps(manifest))
+    body["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return body
+
+
+def test_world_is_read_back_as_it_was_built() -> None:
+    revision = make_revision()
+    children = Children(
+        revisions=(stored_body(build_controller_revision(OWNER, revision, number=3, proven_at="T")),),
+        config_maps=(stored_body(build_pins(OWNER, (make_pin(),))),),
+        services=(stored_body(build_service(OWNER, port=8000, serving=revision.hash)),),
+    )
+    world = parse_world(service_body(), children)
+    assert world.generation == 7
+    assert world.pins == (make_pin(),)
+    assert world.selected == revision.hash
+    assert world.numbers == {revision.hash: 3}
+    assert world.proven == {revision.hash}
+    assert world.revisions[revision.hash].revision == revision
+
+
+def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:
+    body = stored_body(build_controller_revision(OWNER, make_revision(), number=1, proven_at=None))
+    del body["data"]["plan"]["kv_blocks"]
+    assert parse_world(service_body(), Children(revisions=(body,))).revisions == {}
+
+
+def test_plan_is_made_from_config_and_spec() -> None:
+    plan = plan_memory(make_spec(engine={"maxModelLen": 512, "maxSequences": 3}), CONFIG)
+    assert isinstance(plan, MemoryPlan)
+    assert (plan.max_model_len, plan.max_num_seqs, plan.block_size) == (512, 3, 16)
+
+
+def test_plan_reads_the_users_flags() -> None:
+    plain = plan_memory(make_spec(), CONFIG)
+    wide = plan_memory(
+        make_spec(engine={"args": ["--max-num-batched-tokens=4096", "--dtype", "float32"]}), CONFIG
+    )
+    assert isinstance(plain, MemoryPlan)
+    assert isinstance(wide, MemoryPlan)
+    assert wide.activation_bytes > plain.activation_bytes
+    assert wide.weights_bytes == 2 * plain.weights_bytes
+
+
+@pytest.mark.parametrize(
+    ("sections", "config", "reason"),
+    [
+        pytest.param({}, {**CONFIG, "hidden_size": "many"}, "InvalidConfig", id="malformed"),
+        pytest.param({}, {**CONFIG, "model_type": "abacus"}, "UnsupportedModel", id="unknown architecture"),
+        pytest.param({"resources": {"memory": "64Mi"}}, CONFIG, "InsufficientMemory", id="no memory"),
+        pytest.param({"engine": {"maxModelLen": 4096}}, CONFIG, "ContextTooLong", id="too long"),
+        pytest.param(
+            {"engine": {"args": ["--max-num-batched-tokens", "x"]}}, CONFIG, "InvalidArguments", id="flag"
+        ),
+        pytest.param({"engine": {"args": ["--dtype=octonion"]}}, CONFIG, "InvalidArguments", id="dtype"),
+    ],
+)
+def test_plan_is_refused(sections: dict[str, object], config: dict[str, object], reason: str) -> None:
+    refusal = plan_memory(make_spec(**sections), config)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.lasting) == (reason, True)
+    assert refusal.message
+
+
+@pytest.mark.parametrize(
+    ("args", "value"),
+    [((), None), (("--x",), ""), (("--x", "1"), "1"), (("--x=1", "--x=2"), "2"), (("--xy=1",), None)],
+)
+def test_flag_is_read(args: tuple[str, ...], value: str | None) -> None:
+    assert read_flag(args, "--x") == value

@@ -1,0 +1,218 @@
+"""The shell's edges: hub, engines' metrics, cache, environment, logs, Events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo import engine_contract as contract
+from octavo.errors import InvalidSpec
+from octavo_operator.decide.events import EventDraft
+from octavo_operator.decide.scaling import Sample, Unknown
+from octavo_operator.decide.target import Refusal
+from octavo_operator.shell.cache import Cache
+from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, PODS
+from octavo_operator.shell.kube import build_event
+from octavo_operator.shell.logs import JsonFormatter
+from octavo_operator.shell.scrape import Scraper, parse_metrics
+from octavo_operator.shell.settings import read_settings
+from tests.octavo_operator.builders import NOW, OWNER, make_pod
+from tests.support.model_hub import HubStore, ModelHub, Weather
+
+REPO = "organization/model"
+KEY = (OWNER.namespace, OWNER.name)
+
+
+@pytest.fixture
+def hub_store(tmp_path: Path) -> Iterator[tuple[HubStore, Hub]]:
+    store = HubStore(tmp_path)
+    with ModelHub(store) as server:
+        yield store, Hub(server.endpoint)
+
+
+def test_hub_resolves_branch_tag_and_commit_to_one_commit(hub_store: tuple[HubStore, Hub]) -> None:
+    store, hub = hub_store
+    first = store.add_commit(REPO, {"config.json": b'{"a": 1}'}, message="first")
+    store.tag(REPO, "v1", first)
+    second = store.add_commit(REPO, {"config.json": b'{"a": 2}'}, message="second")
+
+    words = ("main", "v1", first)
+    assert [asyncio.run(hub.resolve(REPO, word)) for word in words] == [second, first, first]
+    assert asyncio.run(hub.read_config(REPO, first)) == {"a": 1}
+
+
+def test_hub_refuses_with_its_reason(hub_store: tuple[HubStore, Hub]) -> None:
+    store, hub = hub_store
+    commit = store.add_commit(REPO, {"config.json": b"[]"}, message="first")
+    store.add_commit("organization/empty", {"README.md": b""}, message="first")
+
+    def reason(answer: object) -> str:
+        assert isinstance(answer, Refusal)
+        assert answer.message
+        return answer.reason
+
+    assert reason(asyncio.run(hub.resolve("organization/absent", "main"))) == "RepositoryNotFound"
+    assert reason(asyncio.run(hub.resolve(REPO, "v9"))) == "RevisionNotFound"
+    assert reason(asyncio.run(hub.read_config("organization/empty", "main"))) == "FileMissing"
+    assert reason(asyncio.run(hub.read_config(REPO, commit))) == "InvalidConfig"
+    store.gate(REPO)
+    assert reason(asyncio.run(hub.read_config(REPO, commit))) == "AccessDenied"
+
+
+def test_hub_outage_is_a_refusal_that_may_pass(hub_store: tuple[HubStore, Hub]) -> None:
+    store, hub = hub_store
+    store.add_commit(REPO, {"config.json": b"{}"}, message="first")
+    store.set_weather(Weather(outage=True))
+    answers = [
+        asyncio.run(hub.resolve(REPO, "main")),
+        asyncio.run(Hub("http://127.0.0.1:1").resolve(REPO, "main")),
+    ]
+    for answer in answers:
+        assert isinstance(answer, Refusal)
+        assert (answer.reason, answer.lasting) == ("HubUnavailable", False)
+
+
+METRICS = f"""
+# TYPE {contract.NUM_REQUESTS_RUNNING} gauge
+{contract.NUM_REQUESTS_RUNNING}{{model_name="a"}} 3.0
+# TYPE {contract.NUM_REQUESTS_WAITING} gauge
+{contract.NUM_REQUESTS_WAITING}{{model_name="a"}} 2.0
+# TYPE {contract.MAX_SEQUENCES} gauge
+{contract.MAX_SEQUENCES} 8.0
+"""
+
+
+def test_metrics_are_read_by_the_contracts_names() -> None:
+    assert parse_metrics(METRICS) == Sample(running=3, waiting=2, max_sequences=8)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "other 1\n", METRICS.replace("waiting", "waitng")], ids=["empty", "other", "misspelt"]
+)
+def test_missing_metric_makes_the_pod_unknown(text: str) -> None:
+    assert isinstance(parse_metrics(text), Unknown)
+
+
+class Engine(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.headers["Host"].startswith("127.0.0.2"):
+            time.sleep(10)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(METRICS.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        pass
+
+
+def test_scraper_reads_all_pods_within_one_time_limit() -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
+    hung = ThreadingHTTPServer(("127.0.0.2", server.server_port), Engine)
+    for one in (server, hung):
+        one.daemon_threads = True
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+    pods = [make_pod(name=f"pod-{n}", address=f"127.0.0.{1 + (n > 1)}") for n in range(6)]
+
+    async def read() -> dict[str, Any]:
+        scraper = Scraper()
+        try:
+            return await scraper.read(pods, server.server_port)
+        finally:
+            await scraper.close()
+
+    started = time.monotonic()
+    readings = asyncio.run(read())
+    took = time.monotonic() - started
+    for one in (server, hung):
+        one.shutdown()
+        one.server_close()
+    answered = {name for name, reading in readings.items() if isinstance(reading, Sample)}
+    assert answered == {"pod-0", "pod-1"}
+    assert took < 6, "the pods are asked at once, not one after the other"
+
+
+def body(name: str, *, version: int, uid: str = "u", owner: str = OWNER.uid) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": OWNER.namespace,
+            "name": name,
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {"octavo.dev/service": OWNER.name},
+            "ownerReferences": [{"uid": owner, "controller": True}],
+            "managedFields": [{}],
+        }
+    }
+
+
+def test_cache_keeps_the_newest_version() -> None:
+    cache = Cache()
+    for version in (5, 9, 7):
+        cache.put(DEPLOYMENTS, body("chat-a", version=version))
+    known = cache.child(DEPLOYMENTS, KEY, "chat-a")
+    assert known is not None
+    assert known["metadata"]["resourceVersion"] == "9"
+    assert "managedFields" not in known["metadata"]
+
+
+def test_cache_drops_only_the_object_that_was_deleted() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, body("chat-a", version=9, uid="new"))
+    cache.drop(DEPLOYMENTS, body("chat-a", version=8, uid="old"))
+    assert cache.child(DEPLOYMENTS, KEY, "chat-a") is not None
+    cache.drop(DEPLOYMENTS, body("chat-a", version=10, uid="new"))
+    assert cache.size() == 0
+
+
+def test_cache_tells_children_of_an_earlier_object_of_the_same_name_apart() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, body("chat-a", version=1, owner="earlier"))
+    cache.put(DEPLOYMENTS, body("chat-b", version=1))
+    cache.put(PODS, body("chat-b-0", version=1, owner="replicaset"))
+    cache.put(INFERENCE_SERVICES, body(OWNER.name, version=1, uid=OWNER.uid))
+    children = cache.children(KEY, OWNER.uid)
+    assert [child["metadata"]["name"] for child in children.deployments] == ["chat-b"]
+    assert [child["metadata"]["name"] for child in children.pods] == ["chat-b-0"]
+    assert cache.service(KEY) is not None
+
+
+def test_settings_are_read_from_the_environment() -> None:
+    settings = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1", "OCTAVO_HUB_ENDPOINT": "http://hub.test/"})
+    assert settings.hub_endpoint == "http://hub.test"
+    assert settings.watch_namespace == ""
+    assert settings.log_format == "json"
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, "OCTAVO_ENGINE_IMAGE"),
+        ({"OCTAVO_ENGINE_IMAGE": "engine:1", "OCTAVO_LOG_FORMAT": "xml"}, "OCTAVO_LOG_FORMAT.*xml"),
+    ],
+)
+def test_settings_refuse_with_the_variables_name(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSpec, match=message):
+        read_settings(environment)
+
+
+def test_log_lines_are_json_with_the_object_they_are_about() -> None:
+    record = logging.makeLogRecord({"name": "octavo", "levelname": "INFO", "msg": "done", "service": "chat"})
+    line = json.loads(JsonFormatter().format(record))
+    assert (line["level"], line["message"], line["service"]) == ("info", "done", "chat")
+
+
+def test_event_fits_what_the_api_server_takes() -> None:
+    made = build_event(OWNER, EventDraft(type="Warning", reason="FileMissing", message="x" * 5000), now=NOW)
+    assert len(made["message"]) == 1024
+    assert made["involvedObject"]["uid"] == OWNER.uid
+    assert made["eventTime"] == "2026-01-02T03:04:05.000000Z"
