@@ -119,7 +119,7 @@ def bring_up_full(paths: ClusterPaths, programs: Mapping[str, Path], owner: Owne
         record = ClusterRecord(mode="full", api_port=free_port(), owner=owner, image_store=store.folder)
         _begin(paths, record, programs)
         with step("namespaces, mounts and cgroups"):
-            make_cgroups(paths.name)
+            make_cgroups(paths)
             sandbox = open_sandbox(paths, keep_open=store.lock)
     inside = Launcher(cluster=paths.root, logs=paths.logs, prefix=sandbox.enter)
     mount_node_folders(inside, paths, store.folder)

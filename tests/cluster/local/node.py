@@ -37,7 +37,7 @@ def kubelet_command(
 ) -> list[str | Path]:
     """The kubelet, with its configuration written beside it."""
     config = paths.config / "kubelet.yaml"
-    config.write_text(json.dumps(_kubelet_config(paths.name, credentials), indent=2))
+    config.write_text(json.dumps(_kubelet_config(paths, credentials), indent=2))
     return [
         programs["kubelet"],
         f"--config={config}",
@@ -98,7 +98,7 @@ def _write_cni(config: Path) -> Path:
     return folder
 
 
-def _kubelet_config(cluster: str, credentials: Credentials) -> dict[str, object]:
+def _kubelet_config(paths: ClusterPaths, credentials: Credentials) -> dict[str, object]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -113,7 +113,7 @@ def _kubelet_config(cluster: str, credentials: Credentials) -> dict[str, object]
         "tlsPrivateKeyFile": str(credentials.kubelet.key),
         "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{cgroup_name(cluster)}",
+        "cgroupRoot": f"/{cgroup_name(paths)}",
         "failCgroupV1": False,
         "failSwapOn": False,
         "enforceNodeAllocatable": [],

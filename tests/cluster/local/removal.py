@@ -17,7 +17,7 @@ def remove_cluster(paths: ClusterPaths, *, keep_logs: bool = True) -> None:
     Raises where a process or cgroup resists, so a return means that nothing of the cluster runs.
     """
     kill_processes(paths.root)
-    remove_cgroups(paths.name)
+    remove_cgroups(paths)
     kept = {paths.logs} if keep_logs else set()
     for entry in paths.root.iterdir() if paths.root.exists() else ():
         if entry in kept:

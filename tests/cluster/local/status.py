@@ -8,7 +8,7 @@ from tests.cluster.local.record import read_record
 
 def read_status(paths: ClusterPaths) -> dict[str, object]:
     """State (`up`, `partial` or `down`), processes and cgroups; everything `down` would remove."""
-    record, processes, cgroups = read_record(paths), find_processes(paths.root), find_cgroups(paths.name)
+    record, processes, cgroups = read_record(paths), find_processes(paths.root), find_cgroups(paths)
     is_up = record is not None and record.is_whole({process.label for process in processes})
     return {
         "name": paths.name,

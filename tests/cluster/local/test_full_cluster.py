@@ -185,7 +185,7 @@ def test_second_cluster_leaves_nothing_and_harms_no_other_when_it_goes_down(
     other.stop()
 
     assert find_processes(second.root) == []
-    assert find_cgroups("second") == []
+    assert find_cgroups(second) == []
     assert mounts_below(second.root) == []
     assert namespace not in network_namespaces()
     assert (
@@ -206,7 +206,7 @@ def test_down_cleans_up_when_the_tool_was_killed_in_mid_start(
     subprocess.run([*TOOL, "down", "--name", "second"], cwd=REPOSITORY, check=True)
 
     assert find_processes(second.root) == []
-    assert find_cgroups("second") == []
+    assert find_cgroups(second) == []
     assert mounts_below(second.root) == []
 
 
@@ -218,4 +218,4 @@ def test_up_cleans_up_after_itself_when_interrupted(cluster: Cluster, second: Cl
 
     assert tool.wait(timeout=30) == 130
     assert find_processes(second.root) == []
-    assert find_cgroups("second") == []
+    assert find_cgroups(second) == []
