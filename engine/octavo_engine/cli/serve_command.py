@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> None:
     import asyncio
 
     from octavo_engine.fetching.manifest import check_folder
-    from octavo_engine.server.process import serve
+    from octavo_engine.server.process import bind, serve_until_signalled
 
     model_dir = arguments.model
     if not (model_dir / "config.json").is_file():
@@ -124,14 +124,15 @@ def run(arguments: argparse.Namespace) -> None:
     manifest = check_folder(model_dir, arguments.revision)
     config = _engine_config(arguments, manifest)
     options = _serve_options(arguments, config, manifest)
-    asyncio.run(serve(options, lambda: _load_engine(config)))
+    sock = bind(arguments.host, arguments.port)
+    asyncio.run(serve_until_signalled(options, lambda: _load_engine(config), sock))
     _leave()
 
 
 def _engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
     from octavo_engine.config import EngineConfig
 
-    own_name = manifest.repository if manifest is not None else arguments.model.resolve().name
+    own_name = manifest.repository if manifest is not None else arguments.model.absolute().name
     own_revision = manifest.commit if manifest is not None else ""
     return EngineConfig(
         model_dir=arguments.model,
@@ -166,8 +167,6 @@ def _serve_options(
     return ServeOptions(
         model_dir=arguments.model,
         identity=identity,
-        host=arguments.host,
-        port=arguments.port,
         max_open=config.max_num_seqs + config.max_waiting,
         drain=DrainTimes(
             accept_seconds=arguments.drain_accept_seconds, shutdown_seconds=arguments.shutdown_timeout

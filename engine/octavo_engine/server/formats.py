@@ -49,17 +49,17 @@ class CompletionFormat:
 
     def pieces(self, delta: Delta) -> Sequence[Json]:
         """One piece, the finish reason with the last text."""
-        return [self._choice(delta.index, delta.text, self._logprobs(delta.logprobs, 0), delta.finish_reason)]
+        return [self._choice(delta.index, delta.text, self._logprobs(delta.logprobs), delta.finish_reason)]
 
     def whole(self, choice: Choice, text: str, logprobs: Sequence[PlacedLogprob]) -> Json:
-        """Echo and text in one; offsets count from the echo's start."""
-        shown = self._logprobs(logprobs, len(choice.echo))
+        """Echo and text in one."""
+        shown = self._logprobs(logprobs)
         return self._choice(choice.index, choice.echo + text, shown, choice.finish_reason)
 
     def _choice(self, index: int, text: str, logprobs: Json | None, finish_reason: str | None) -> Json:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def _logprobs(self, entries: Sequence[PlacedLogprob], shift: int) -> Json | None:
+    def _logprobs(self, entries: Sequence[PlacedLogprob]) -> Json | None:
         if not self._with_logprobs:
             return None
         text_of = self._tokenizer.token_text
@@ -70,7 +70,7 @@ class CompletionFormat:
                 {text_of(token_id): _finite(value) for token_id, value in entry.logprob.top}
                 for entry in entries
             ],
-            "text_offset": [entry.text_offset + shift for entry in entries],
+            "text_offset": [entry.text_offset for entry in entries],
         }
 
 

@@ -39,7 +39,7 @@ class ApiError(Exception):
 
     def response(self) -> Response:
         """The whole HTTP answer."""
-        content = json.dumps(self.body(), ensure_ascii=False)
+        content = json.dumps(self.body())
         return Response(content, self.status, headers=self.headers, media_type="application/json")
 
 

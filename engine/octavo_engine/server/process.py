@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from starlette.types import ASGIApp
 
 from octavo.errors import OctavoError
 from octavo_engine.engine_facts import EngineFacts
@@ -48,8 +47,6 @@ class ServeOptions:
 
     model_dir: Path
     identity: Identity
-    host: str
-    port: int
     max_open: int
     """Sequences that may run or wait."""
     drain: DrainTimes
@@ -99,32 +96,46 @@ class _HttpServer(uvicorn.Server):
 
 
 class Interruption:
-    """SIGTERM and SIGINT as something to wait for; each further one calls `again`."""
+    """The wish that the process ends, as something to wait for; each further one calls `again`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self) -> None:
         self._came = asyncio.Event()
         self.by: signal.Signals | None = None
         self.again: Callable[[], None] = lambda: None
+
+    def listen(self) -> None:
+        """Be what SIGTERM and Ctrl-C do; only from the main thread."""
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._interrupt, number)
+            loop.add_signal_handler(number, self.interrupt, number)
 
-    async def wait(self) -> None:
-        """Until the first one."""
-        await self._came.wait()
-
-    def _interrupt(self, number: signal.Signals) -> None:
+    def interrupt(self, number: signal.Signals) -> None:
+        """A signal came."""
         if self._came.is_set():
             self.again()
         self.by = self.by or number
         self._came.set()
 
+    async def wait(self) -> None:
+        """Until the first one."""
+        await self._came.wait()
 
-async def serve(options: ServeOptions, load: Callable[[], Engine]) -> None:
+
+async def serve_until_signalled(
+    options: ServeOptions, load: Callable[[], Engine], sock: socket.socket
+) -> None:
+    """`serve` for a process of its own."""
+    interruption = Interruption()
+    interruption.listen()
+    await serve(options, load, sock, interruption)
+
+
+async def serve(
+    options: ServeOptions, load: Callable[[], Engine], sock: socket.socket, interruption: Interruption
+) -> None:
     """Load, serve until interrupted, drain. Returns when all is over; raises what loading raised."""
-    interruption = Interruption(asyncio.get_running_loop())
-    sock = bind(options.host, options.port)
-    timings = RequestTimings(time.monotonic)
     loop = asyncio.get_running_loop()
+    timings = RequestTimings(time.monotonic)
 
     def hand_over(reports: Sequence[Report]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for these
@@ -141,7 +152,7 @@ async def serve(options: ServeOptions, load: Callable[[], Engine]) -> None:
     facts, text_files = loading.result()
     serving = build_serving(options, thread, client, timings, facts, text_files)
     _log_start(options, facts, sock)
-    await _serve_http(options, serving, build_app(serving), sock, interruption)
+    await _serve_http(options, serving, sock, interruption)
     thread.send(Stop())
     await asyncio.to_thread(thread.join, ENGINE_STOP_SECONDS)
 
@@ -188,10 +199,10 @@ def build_serving(
 
 
 async def _serve_http(
-    options: ServeOptions, serving: Serving, app: ASGIApp, sock: socket.socket, interruption: Interruption
+    options: ServeOptions, serving: Serving, sock: socket.socket, interruption: Interruption
 ) -> None:
     config = uvicorn.Config(
-        app,
+        build_app(serving),
         log_config=None,
         access_log=False,
         lifespan="off",

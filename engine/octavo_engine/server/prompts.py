@@ -63,19 +63,9 @@ def _bad_prompt(problem: str) -> ApiError:
 
 async def encode(tokenizer: TextTokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
     """Token ids; a long text does not hold up the event loop."""
-    if not _is_encodable(text):
-        raise bad_request("the text holds a lone surrogate, which is not valid Unicode")
     if len(text) <= SHORT_TEXT:
         return tokenizer.encode(text, add_special_tokens=add_special_tokens)
     return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def parse_messages(value: Sequence[object]) -> list[dict[str, Any]]:

@@ -136,6 +136,8 @@ def parse_body(kind: type[Body], raw: bytes) -> Body:
         raise bad_request(f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise bad_request("the body must be a JSON object")
+    if b"\\ud" in raw.lower() and not _is_unicode(value):
+        raise bad_request("the body holds a lone surrogate (half of a character), which is not valid Unicode")
     try:
         body = kind.model_validate(_without_neutral(value, kind))
     except ValidationError as error:
@@ -143,6 +145,14 @@ def parse_body(kind: type[Body], raw: bytes) -> Body:
     if isinstance(body, SamplingBody) and body.stream_options is not None and not body.stream:
         raise bad_request("stream_options: only with stream true", param="stream_options")
     return body
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _without_neutral(value: Mapping[str, Any], kind: type[_Body]) -> dict[str, Any]:

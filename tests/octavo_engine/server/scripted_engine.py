@@ -1,0 +1,144 @@
+"""An engine of the real one's interface that says what it is told to: for tests of text and API."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.requests import EngineRequest, Refusal, TokenEvent, TokenLogprob
+
+Script = Callable[[EngineRequest], Sequence[int]]
+"""The token ids that a request will get; the last one is repeated when they run out."""
+
+BLOCK_SIZE = 16
+
+
+def scripted_facts(**changes: object) -> EngineFacts:
+    facts = EngineFacts(
+        device="cpu",
+        dtype="float32",
+        kv_dtype="float32",
+        kernel_path="scripted",
+        block_size=BLOCK_SIZE,
+        block_bytes=1024,
+        num_kv_blocks=64,
+        measured_kv_blocks=64,
+        planned_kv_blocks=None,
+        capacity_tokens=1024,
+        context_len=1024,
+        max_model_len=1024,
+        max_num_seqs=4,
+        weights_bytes=0,
+        memory_limit_bytes=2**30,
+        num_threads=1,
+        eos_token_ids=frozenset({2}),
+        vocab_size=1000,
+        revision="",
+    )
+    return replace(facts, **changes)  # type: ignore[arg-type]
+
+
+@dataclass
+class Running:
+    request: EngineRequest
+    script: Sequence[int]
+    num_tokens: int = 0
+
+
+@dataclass
+class ScriptedEngine:
+    """One token per running request and step, in order of arrival."""
+
+    script: Script
+    facts: EngineFacts = field(default_factory=scripted_facts)
+    step_seconds: float = 0.0
+    fail_at_step: int | None = None
+    refuse: Callable[[EngineRequest], Refusal | None] = lambda request: None
+    num_steps: int = 0
+    num_generated: int = 0
+    requests: list[EngineRequest] = field(default_factory=list)
+    aborted: list[tuple[str, str]] = field(default_factory=list)
+    may_step: threading.Event = field(default_factory=threading.Event)
+    _open: dict[str, Running] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.may_step.set()
+
+    def add_request(self, request: EngineRequest) -> Refusal | None:
+        refusal = self.refuse(request)
+        if refusal is None:
+            self.requests.append(request)
+            self._open[request.request_id] = Running(request, self.script(request))
+        return refusal
+
+    def abort(self, request_id: str, reason: str = "abort") -> None:
+        if self._open.pop(request_id, None) is not None:
+            self.aborted.append((request_id, reason))
+
+    def has_work(self) -> bool:
+        return bool(self._open)
+
+    def step(self, now: float) -> list[TokenEvent]:
+        self.may_step.wait()
+        time.sleep(self.step_seconds)
+        self.num_steps += 1
+        if self.fail_at_step == self.num_steps:
+            raise RuntimeError("the step went wrong")
+        return [self._advance(running, now) for running in self._running()]
+
+    def stats(self) -> EngineStats:
+        num_running = len(self._running())
+        return EngineStats(
+            num_running=num_running,
+            num_waiting=len(self._open) - num_running,
+            blocks_total=self.facts.num_kv_blocks,
+            blocks_referenced=num_running,
+            blocks_cached=0,
+            blocks_free=self.facts.num_kv_blocks - num_running,
+            admitted=len(self.requests),
+            preemptions=0,
+            recomputed_tokens=0,
+            prompt_tokens=sum(len(request.prompt_token_ids) for request in self.requests),
+            cached_prompt_tokens=0,
+            generated_tokens=self.num_generated,
+            failed_rows=0,
+            steps=self.num_steps,
+            step_seconds=self.num_steps * self.step_seconds,
+        )
+
+    def _running(self) -> list[Running]:
+        return list(self._open.values())[: self.facts.max_num_seqs]
+
+    def _advance(self, running: Running, now: float) -> TokenEvent:
+        request, position = running.request, running.num_tokens
+        token_id = running.script[min(position, len(running.script) - 1)]
+        running.num_tokens += 1
+        self.num_generated += 1
+        reason = self._end(running, token_id)
+        if reason is not None:
+            del self._open[request.request_id]
+        return TokenEvent(
+            request_id=request.request_id,
+            token_ids=(token_id,),
+            logprobs=_logprobs(request, token_id),
+            finish_reason=reason,
+            queue_seconds=now - request.arrival if position == 0 else None,
+        )
+
+    def _end(self, running: Running, token_id: int) -> str | None:
+        params = running.request.params
+        ends = params.stop_token_ids | (frozenset() if params.ignore_eos else self.facts.eos_token_ids)
+        if token_id in ends and running.num_tokens > params.min_tokens:
+            return "stop"
+        return "length" if running.num_tokens >= params.max_tokens else None
+
+
+def _logprobs(request: EngineRequest, token_id: int) -> tuple[TokenLogprob, ...]:
+    wanted = request.params.logprobs
+    if wanted is None:
+        return ()
+    top = tuple((token_id + offset, -0.5 - offset) for offset in range(wanted))
+    return (TokenLogprob(token_id=token_id, logprob=-0.5, top=top),)
