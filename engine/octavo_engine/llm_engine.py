@@ -221,6 +221,10 @@ class LLMEngine:
             step_seconds=self._step_seconds,
         )
 
+    def preempt_newest(self) -> None:
+        """Preempt a sequence though there may be room; its text must not change."""
+        self._scheduler.preempt_newest()
+
     def check_integrity(self) -> None:
         """Assert the scheduler's invariants; for tests and idle moments."""
         self._scheduler.check_integrity()

@@ -39,10 +39,18 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def num_threads(root: Path = Path("/")) -> int:
-    """Threads that can compute at once: the quota rounded up, at most the processors given to us."""
-    available = len(os.sched_getaffinity(0))
+    """Threads that can compute at once: the quota rounded up, at most the processors given to us.
+
+    `OMP_NUM_THREADS` lowers it, as everywhere.
+    """
+    bounds = [len(os.sched_getaffinity(0))]
     quota = cpu_quota(root)
-    return available if quota is None else max(1, min(available, -int(-quota // 1)))
+    if quota is not None:
+        bounds.append(-int(-quota // 1))
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal():
+        bounds.append(int(asked))
+    return max(1, min(bounds))
 
 
 def resident_bytes(root: Path = Path("/")) -> int:

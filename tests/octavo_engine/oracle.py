@@ -50,9 +50,11 @@ def save_tiny_model(directory: Path, config_class: str = "LlamaConfig", **change
 
 def load_oracle(model_dir: Path) -> transformers.PreTrainedModel:
     """The same checkpoint in transformers, float32."""
-    return transformers.AutoModelForCausalLM.from_pretrained(
+    model = transformers.AutoModelForCausalLM.from_pretrained(
         model_dir, dtype=torch.float32, attn_implementation="eager"
     ).eval()
+    model.generation_config.eos_token_id = None  # else its minimum length forbids the token altogether
+    return model
 
 
 def oracle_greedy(model: Any, prompt: Sequence[int], num_tokens: int) -> list[int]:

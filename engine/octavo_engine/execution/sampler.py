@@ -33,6 +33,7 @@ class SampledToken:
     logprob: TokenLogprob | None = None
 
 
+@torch.inference_mode()
 def sample(logits: Tensor, rows: SequenceOf[SampleRow]) -> list[SampledToken]:
     """Draw one token for each row of logits [R, V] float32, which is changed in place."""
     finite = (torch.isfinite(logits.amax(dim=-1)) & ~torch.isnan(logits).any(dim=-1)).tolist()

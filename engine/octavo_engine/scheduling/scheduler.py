@@ -174,6 +174,11 @@ class Scheduler:
                 return False
         return True
 
+    def preempt_newest(self) -> None:
+        """Preempt the newest running sequence though there may be room (tests of equality do)."""
+        if self.running:
+            self._preempt(self.running[-1])
+
     def _preempt(self, sequence: Sequence) -> None:
         """Send the newest running sequence back to the head of the queue; its hashes stay."""
         assert self.running[-1] is sequence, f"{sequence.request_id} is not the newest"

@@ -37,14 +37,12 @@ LONG_ROPE = {
     "rope_theta": 10000.0,
     "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7],
     "long_factor": [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5],
-    "original_max_position_embeddings": 256,
+    "original_max_position_embeddings": 512,
 }
 
 CASES = [
     pytest.param("LlamaConfig", {}, id="llama"),
-    pytest.param(
-        "LlamaConfig", {"tie_word_embeddings": True, "head_dim": 32}, id="llama tied, own head size"
-    ),
+    pytest.param("LlamaConfig", {"tie_word_embeddings": True, "head_dim": 32}, id="llama tied"),
     pytest.param("LlamaConfig", {"attention_bias": True, "mlp_bias": True}, id="llama with biases"),
     pytest.param("LlamaConfig", {"num_key_value_heads": 4}, id="llama with a KV head each"),
     pytest.param("LlamaConfig", {"rope_parameters": LLAMA3_ROPE}, id="llama3 rope"),
@@ -65,16 +63,11 @@ CASES = [
     pytest.param("Qwen3Config", {"head_dim": 16}, id="qwen3"),
     pytest.param("SmolLM3Config", {"no_rope_layers": [1, 1, 1, 0]}, id="smollm3"),
     pytest.param("Phi3Config", {"sliding_window": None}, id="phi3"),
-    pytest.param(
-        "Phi3Config", {"sliding_window": 20, "partial_rotary_factor": 0.5}, id="phi3 partial rotary"
-    ),
+    pytest.param("Phi3Config", {"sliding_window": 20, "partial_rotary_factor": 0.5}, id="phi3 partial"),
     pytest.param(
         "Phi3Config",
-        {"sliding_window": None, "rope_parameters": LONG_ROPE, "original_max_position_embeddings": 256},
-        id="phi3 long rope",
-        marks=pytest.mark.skip(
-            reason="transformers switches factors by length seen, an engine by length allowed"
-        ),
+        {"rope_parameters": LONG_ROPE, "original_max_position_embeddings": 512},
+        id="phi3 long rope, short factors",
     ),
     pytest.param(
         "Gemma2Config",

@@ -1,0 +1,149 @@
+"""A KV cache of plain dicts: each slot remembers which text it was computed for.
+
+The "key and value" of a position is the text up to it, so that a wrong block, a stale slot, a cache
+hit on another text or a window that gave back too much is seen at once. The "model" continues a text
+by a function of the whole text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
+from octavo_engine.scheduling.kv_groups import KVCacheGroup
+from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
+from octavo_engine.scheduling.sequence import Sequence, StopConditions
+
+VOCABULARY = 4
+"""Few tokens, so that texts often share prefixes."""
+
+
+def next_token(text: SequenceOf[int], salt: str) -> int:
+    """The continuation of a text."""
+    digest = blake2b(repr((tuple(text), salt)).encode(), digest_size=4).digest()
+    return int.from_bytes(digest) % VOCABULARY
+
+
+def continuation(prompt: SequenceOf[int], salt: str, count: int) -> list[int]:
+    """What an undisturbed sequence generates."""
+    text = list(prompt)
+    for _ in range(count):
+        text.append(next_token(text, salt))
+    return text[len(prompt) :]
+
+
+def build_scheduler(
+    *,
+    num_blocks: int = 16,
+    block_size: int = 4,
+    budget: int = 16,
+    max_num_seqs: int = 8,
+    groups: SequenceOf[KVCacheGroup] = (KVCacheGroup(layers=(0,)),),
+    caching: bool = True,
+) -> Scheduler:
+    """A small scheduler."""
+    limits = SchedulerLimits(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=budget,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        enable_prefix_caching=caching,
+    )
+    return Scheduler(limits=limits, groups=groups, hash_root=b"root")
+
+
+@dataclass
+class SimulatedEngine:
+    """A scheduler driven over the simulated cache; checks every law at every step."""
+
+    scheduler: Scheduler
+    memory: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
+    outputs: dict[str, list[int]] = field(default_factory=dict)
+    num_added: int = 0
+
+    def add(self, prompt: SequenceOf[int], *, max_tokens: int, salt: str = "") -> str:
+        """Queue a prompt; the id is its number."""
+        name = str(self.num_added)
+        self.scheduler.add(
+            Sequence(
+                request_id=name,
+                order=self.num_added,
+                token_ids=list(prompt),
+                num_prompt_tokens=len(prompt),
+                stop=StopConditions(max_tokens=max_tokens),
+                salt=salt,
+            )
+        )
+        self.num_added += 1
+        self.outputs[name] = []
+        return name
+
+    def step(self) -> list[SequenceUpdate]:
+        """Schedule, compute, record."""
+        scheduled = self.scheduler.schedule()
+        self._check_schedule(scheduled)
+        layout = build_batch_layout(
+            scheduled, groups=self.scheduler.groups, block_size=self.scheduler.limits.block_size
+        )
+        self._compute(scheduled, layout)
+        sampled = {
+            item.sequence.request_id: next_token(item.sequence.token_ids, item.sequence.salt)
+            for item in scheduled
+            if item.samples
+        }
+        updates = self.scheduler.record(scheduled, sampled)
+        for update in updates:
+            self.outputs[update.sequence.request_id].append(update.token_id)
+        self.scheduler.check_integrity()
+        return updates
+
+    def run_until_idle(self, *, max_steps: int = 10_000) -> int:
+        """Step to the end; the number of steps."""
+        for step in range(max_steps):
+            if not self.scheduler.has_work():
+                return step
+            self.step()
+        raise AssertionError(f"still busy after {max_steps} steps")
+
+    def _check_schedule(self, scheduled: SequenceOf[ScheduledSequence]) -> None:
+        tokens = sum(item.num_new_tokens for item in scheduled)
+        assert tokens <= self.scheduler.limits.max_num_batched_tokens, f"{tokens} tokens in a step"
+        assert len(self.scheduler.running) <= self.scheduler.limits.max_num_seqs
+        assert all(item.num_new_tokens > 0 for item in scheduled)
+        in_flight = [*self.scheduler.running, *self.scheduler.waiting]
+        if in_flight:
+            oldest = min(in_flight, key=lambda sequence: sequence.order)
+            assert oldest in [item.sequence for item in scheduled], "the oldest sequence does not progress"
+
+    def _compute(self, scheduled: SequenceOf[ScheduledSequence], layout: BatchLayout) -> None:
+        """Write the step's slots, then look at all that each new token attends to."""
+        by_size = sorted(scheduled, key=lambda item: item.num_new_tokens > 1)
+        written: set[int] = set()
+        for group_index, group in enumerate(layout.groups):
+            slots = group.slot_mapping
+            assert len(set(slots)) == len(slots) == len(layout.token_ids), "slots of a step are not distinct"
+            assert not written & set(slots), "two groups write one slot"
+            written |= set(slots)
+            for span, item in zip(group.spans, by_size, strict=True):
+                text, first = item.sequence.token_ids, item.sequence.num_computed_tokens
+                for offset in range(span.num_new_tokens):
+                    self.memory[(group_index, slots[span.start + offset])] = self._content(
+                        group_index, item, text[: first + offset + 1]
+                    )
+        for group_index, group in enumerate(layout.groups):
+            for span, item in zip(group.spans, by_size, strict=True):
+                size = self.scheduler.limits.block_size
+                last = item.sequence.num_computed_tokens + item.num_new_tokens - 1
+                assert last - span.first_position + 1 == span.context_len
+                first = 0 if group.window is None else item.sequence.num_computed_tokens - group.window + 1
+                for position in range(max(0, first), last + 1):
+                    index = position - span.first_position
+                    slot = span.block_ids[index // size] * size + index % size
+                    expected = self._content(group_index, item, item.sequence.token_ids[: position + 1])
+                    found = self.memory.get((group_index, slot))
+                    assert found == expected, f"{item.sequence.request_id}: position {position} is {found}"
+
+    def _content(self, group_index: int, item: ScheduledSequence, text: SequenceOf[int]) -> tuple[int, ...]:
+        return (group_index, hash(item.sequence.salt), *text)
