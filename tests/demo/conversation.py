@@ -10,7 +10,7 @@ from typing import TextIO
 from octavo import engine_contract
 from tests.demo.chat import Connect, RequestFailed, read_metrics, stream_chat
 
-QUESTION = "What is the capital of France? Then tell me one thing to see there."
+QUESTION = "What is the capital of France, and what is it known for?"
 MAX_TOKENS = 60
 METRICS_AT_CHUNK = 5
 SHOWN_METRICS = (
@@ -18,6 +18,8 @@ SHOWN_METRICS = (
     engine_contract.NUM_REQUESTS_WAITING,
     engine_contract.NUM_PREEMPTIONS,
     engine_contract.KV_CACHE_USAGE,
+    engine_contract.PLANNED_KV_BLOCKS,
+    engine_contract.MEASURED_KV_BLOCKS,
 )
 
 

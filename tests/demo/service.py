@@ -72,8 +72,27 @@ def await_ready(service: ServiceRef, say: Callable[[str], None]) -> None:
 
 
 def describe_progress(service: ServiceRef) -> str:
+    """Why it is not ready yet, and how far each pod is."""
     ready = service.condition("Ready")
-    return f"{ready.get('reason', 'Waiting')}: {ready.get('message', 'the operator has not seen it yet')}"
+    reason, message = ready.get("reason", "Waiting"), ready.get("message", "the operator has not seen it yet")
+    return "\n".join((f"{reason}: {message}", *(describe_pod(pod) for pod in service.pods())))
+
+
+def describe_pod(pod: Mapping[str, Any]) -> str:
+    """Its newest container that has begun, and in what state it is."""
+    status = pod["status"]
+    containers = (*status.get("initContainerStatuses", []), *status.get("containerStatuses", []))
+    begun = [one for one in containers if not is_queued(one)] or list(containers[:1])
+    if not begun:
+        return f"  pod {pod['metadata']['name']}: {status.get('phase', 'Pending')}"
+    container = begun[-1]
+    ((state, detail),) = (container.get("state") or {"waiting": {}}).items()
+    words = [state, detail.get("reason", ""), "" if container["ready"] else "not ready"]
+    return f"  pod {pod['metadata']['name']}: {container['name']} {', '.join(filter(None, words))}"
+
+
+def is_queued(container: Mapping[str, Any]) -> bool:
+    return container.get("state", {}).get("waiting", {}).get("reason") == "PodInitializing"
 
 
 def describe_model(status: Mapping[str, Any]) -> list[str]:
@@ -89,7 +108,6 @@ def describe_plan(status: Mapping[str, Any]) -> list[str]:
     return [
         f"weights {plan['weightsBytes'] / MIB:.0f} MiB + activations {plan['activationBytes'] / MIB:.0f} MiB"
         f" of {plan['deviceMemoryBytes'] / MIB:.0f} MiB",
-        f"KV cache   {plan['kvBlocks']} blocks = {plan['kvTokens']} tokens of {plan['kvBytesPerToken']} B;"
-        f" the engine reports {plan.get('engineReportedBlocks', 'no')} blocks",
+        f"KV cache   {plan['kvBlocks']} blocks = {plan['kvTokens']} tokens of {plan['kvBytesPerToken']} B",
         f"room for   {plan['fullLengthSequences']} sequences of {plan['maxModelLen']} tokens",
     ]
