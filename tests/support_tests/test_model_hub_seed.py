@@ -45,27 +45,29 @@ def test_sample_has_a_tag_on_its_first_commit_and_main_on_its_second(hub: ModelH
 
 
 def test_the_two_commits_render_different_prompts_with_the_same_weights(
-    hub: ModelHub, seeded: Seeded, tmp_path: Path
+    hub: ModelHub, store: HubStore, seeded: Seeded, tmp_path: Path
 ) -> None:
     from transformers import AutoTokenizer
 
-    prompts, weights = [], []
+    prompts = []
     for commit in (seeded.first, seeded.second):
         folder = snapshot_download(
-            SAMPLE, revision=commit, local_dir=tmp_path / commit, endpoint=hub.endpoint, token=False
+            SAMPLE,
+            revision=commit,
+            allow_patterns="*token*",
+            local_dir=tmp_path / commit,
+            endpoint=hub.endpoint,
+            token=False,
         )
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        prompts.append(
-            tokenizer.apply_chat_template(
-                [{"role": "user", "content": "Hi"}], tokenize=False, add_generation_prompt=True
-            )
-        )
-        weights.append(
-            hashlib.file_digest((Path(folder) / "model.safetensors").open("rb"), "sha256").hexdigest()
-        )
+        template = AutoTokenizer.from_pretrained(folder).apply_chat_template
+        messages = [{"role": "user", "content": "Hi"}]
+        prompts.append(template(messages, tokenize=False, add_generation_prompt=True))
 
     assert prompts[0] == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     assert prompts[1].startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    weights = [
+        store.resolve(SAMPLE, commit).file("model.safetensors") for commit in (seeded.first, seeded.second)
+    ]
     assert weights[0] == weights[1]
 
 
@@ -87,6 +89,7 @@ def test_each_faulty_repository_serves_its_config_and_fails_as_named(hub: ModelH
     assert get(FAULTY.missing_file, "config.json") == get(FAULTY.digest_mismatch, "config.json")
 
 
+@pytest.mark.slow
 def test_tiny_weights_load_into_a_model_of_their_config(
     store: HubStore, seeded: Seeded, tmp_path: Path
 ) -> None:

@@ -73,17 +73,17 @@ def test_tokenizer_gives_the_ids_of_the_original(folder: Path) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("text", ["Hello  world 12345\n\n isn't", "héllo 日本語 😀", " \t x", "3.14 1st"])
-def test_tokenizer_is_the_same_with_and_without_transformers(folder: Path, text: str) -> None:
+def test_tokenizer_is_the_same_with_and_without_transformers(folder: Path) -> None:
     from tokenizers import Tokenizer
     from transformers import AutoTokenizer
 
     plain = Tokenizer.from_file(str(folder / "tokenizer.json"))
     wrapped = AutoTokenizer.from_pretrained(folder)
 
-    ids = plain.encode(text).ids
-    assert wrapped(text)["input_ids"] == ids
-    assert plain.decode(ids) == text
+    for text in ("Hello  world 12345\n\n isn't", "héllo 日本語 😀", " \t x", "3.14 1st"):
+        ids = plain.encode(text).ids
+        assert wrapped(text)["input_ids"] == ids
+        assert plain.decode(ids) == text
 
 
 @pytest.mark.model

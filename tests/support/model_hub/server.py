@@ -101,6 +101,10 @@ class _Exchange(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _send_body(self, body: bytes | FileBody, speed: int | None) -> None:
+        if isinstance(body, FileBody) and not body.corrupt and speed is None:
+            with body.path.open("rb") as file:
+                self.connection.sendfile(file, body.start, body.length)
+            return
         for chunk in [body] if isinstance(body, bytes) else read_span(body):
             if speed is not None:
                 time.sleep(len(chunk) / speed)
