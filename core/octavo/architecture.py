@@ -14,7 +14,8 @@ from octavo.config_fields import ConfigFields, shown
 from octavo.dtypes import parse_model_dtype
 from octavo.errors import InvalidConfig, Unsupported
 from octavo.families.class_defaults import CLASS_DEFAULTS
-from octavo.families.registry import FAMILIES
+from octavo.families.nested import other_parts, text_part
+from octavo.families.registry import FAMILIES, TYPE_OF_CLASS, UNSUPPORTED_REASONS
 from octavo.layers import Confidence, Layer, Weight
 from octavo.model_shape import ModelShape
 
@@ -28,6 +29,9 @@ _KNOWN_FIELDS = (
     "vocab_size",
     "max_position_embeddings",
 )
+
+_GEOMETRY = (*_KNOWN_FIELDS[1:], "intermediate_size", "sliding_window", "tie_word_embeddings")
+"""Fields whose filling from defaults is worth a note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,27 +62,64 @@ def parse_architecture(config: Mapping[str, object]) -> ModelArchitecture | Unsu
     """Read a `config.json`; an unknown architecture is a value, a contradictory file an `InvalidConfig`."""
     if not isinstance(config, Mapping):
         raise InvalidConfig(f"config: must be a JSON object, got {shown(config)}")
-    model_type = config.get("model_type")
-    if not isinstance(model_type, str):
-        raise InvalidConfig(f"model_type: must be a string, got {shown(model_type)}")
+    text = text_part(config) or config
+    model_type = _model_type(text)
     family = FAMILIES.get(model_type)
     if family is None:
-        return Unsupported(
-            model_type=model_type,
-            reason=f"no description of the architecture {model_type!r}; its memory would be a guess",
-            known=_known_fields(config),
-        )
-    fields = ConfigFields(config, CLASS_DEFAULTS.get(family.defaults_of, {}))
-    return _assemble(model_type, config, family.parse(fields), fields)
+        return Unsupported(model_type=model_type, reason=_unsupported_reason(model_type), known=_known(text))
+    fields = ConfigFields(text, CLASS_DEFAULTS.get(family.defaults_of, {}))
+    shape = family.parse(fields)
+    towers, notes = other_parts(config, shape.hidden_size)
+    return _assemble(model_type, fields, shape, tuple(towers), (*_default_notes(fields), *notes))
+
+
+def _model_type(text: Mapping[str, object]) -> str:
+    """The stated type, else the type of the class that the file names."""
+    stated = text.get("model_type")
+    if stated is not None and not isinstance(stated, str):
+        raise InvalidConfig(f"model_type: must be a string, got {shown(stated)}")
+    if stated is not None and stated in FAMILIES:
+        return stated
+    classes = text.get("architectures")
+    named = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+    by_class = TYPE_OF_CLASS.get(named)
+    if by_class is not None:
+        return by_class
+    if stated is None:
+        raise InvalidConfig("model_type: missing, and no architectures entry names a class that is known")
+    return stated
+
+
+def _unsupported_reason(model_type: str) -> str:
+    return UNSUPPORTED_REASONS.get(
+        model_type, f"no description of the architecture {model_type!r:.60}; its memory would be a guess"
+    )
+
+
+def _default_notes(fields: ConfigFields) -> tuple[str, ...]:
+    """One note that names what the file omits and the class's defaults filled."""
+    filled = [f"{name}={shown(fields.defaulted[name])}" for name in _GEOMETRY if name in fields.defaulted]
+    return (f"From the class defaults, not the file: {', '.join(filled)}.",) if filled else ()
+
+
+def _confidence(fields: ConfigFields, shape: ModelShape) -> Confidence:
+    """A file that omits its depth or width describes its class more than a model."""
+    essential = ("num_hidden_layers", "hidden_size")
+    if any(name in fields.defaulted for name in essential):
+        return "medium" if shape.confidence == "high" else "low"
+    return shape.confidence
 
 
 def _assemble(
-    model_type: str, config: Mapping[str, object], shape: ModelShape, fields: ConfigFields
+    model_type: str,
+    fields: ConfigFields,
+    shape: ModelShape,
+    towers: tuple[Weight, ...],
+    notes: tuple[str, ...],
 ) -> ModelArchitecture:
-    stored = parse_model_dtype(config.get("torch_dtype", config.get("dtype")))
-    notes = list(shape.notes)
+    stored = parse_model_dtype(fields.values.get("torch_dtype") or fields.values.get("dtype"))
     if stored is None:
-        notes.append("The configuration names no dtype; bfloat16 is assumed.")
+        notes = (*notes, "The configuration names no dtype; bfloat16 is assumed.")
     return ModelArchitecture(
         model_type=model_type,
         hidden_size=shape.hidden_size,
@@ -87,14 +128,14 @@ def _assemble(
         num_attention_heads=shape.num_attention_heads,
         dtype=stored or "bfloat16",
         layers=shape.layers,
-        outside=shape.outside,
+        outside=shape.outside + towers,
         widest_activation=shape.widest_activation,
         params_known=shape.params_known,
-        confidence=shape.confidence,
-        notes=tuple(notes),
+        confidence=_confidence(fields, shape),
+        notes=shape.notes + notes,
     )
 
 
-def _known_fields(config: Mapping[str, object]) -> tuple[str, ...]:
+def _known(config: Mapping[str, object]) -> tuple[str, ...]:
     fields = ((name, config.get(name)) for name in _KNOWN_FIELDS)
     return tuple(f"{name}={shown(value)}" for name, value in fields if value is not None)

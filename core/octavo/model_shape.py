@@ -45,8 +45,10 @@ class Dimensions:
     positions: int
 
 
-def read_dimensions(fields: ConfigFields, *, kv_heads: int | None = None) -> Dimensions:
-    """Read the common numbers; `kv_heads` given overrules the field (multi-query families)."""
+def read_dimensions(
+    fields: ConfigFields, *, kv_heads: int | None = None, num_layers: int | None = None
+) -> Dimensions:
+    """Read the common numbers; what is given overrules the field (multi-query, patterns)."""
     hidden = fields.integer("hidden_size")
     heads = fields.integer("num_attention_heads")
     if kv_heads is None:
@@ -56,7 +58,7 @@ def read_dimensions(fields: ConfigFields, *, kv_heads: int | None = None) -> Dim
             f"{fields.where}num_key_value_heads: {kv_heads} is more than the {heads} query heads"
         )
     return Dimensions(
-        num_layers=fields.num_layers(),
+        num_layers=fields.num_layers() if num_layers is None else num_layers,
         hidden=hidden,
         heads=heads,
         kv_heads=kv_heads,

@@ -30,7 +30,9 @@ def _equal_layers(
 def parse_falcon(fields: ConfigFields) -> ModelShape:
     """`num_kv_heads` counts only in the new architecture; before, `multi_query` meant one head."""
     new = fields.flag("new_decoder_architecture")
-    kv_heads = None if new else (1 if fields.flag("multi_query", True) else fields.integer("num_attention_heads"))
+    kv_heads = (
+        None if new else (1 if fields.flag("multi_query", True) else fields.integer("num_attention_heads"))
+    )
     bias = fields.flag("bias")
     norms = fields.integer_or("num_ln_in_parallel_attn", 2 if new else 1)
     if not fields.flag("parallel_attn", True):
@@ -71,11 +73,16 @@ def _with_opt_embeddings(fields: ConfigFields, dims: Dimensions, shape: ModelSha
     outside = [weight for weight in shape.outside if weight.role == "vector"]
     if not fields.flag("do_layer_norm_before", True):
         outside = []
-    tables = [replace(weight, inputs=width) for weight in shape.outside if weight.role in ("embedding", "head")]
+    tables = [
+        replace(weight, inputs=width) for weight in shape.outside if weight.role in ("embedding", "head")
+    ]
     positions = linear("model.embed_positions", dims.positions + 2, dims.hidden, role="embedding")
     projections = []
     if width != dims.hidden:
-        projections = [*linear("model.project_in", dims.hidden, width), *linear("model.project_out", width, dims.hidden)]
+        projections = [
+            *linear("model.project_in", dims.hidden, width),
+            *linear("model.project_out", width, dims.hidden),
+        ]
     return replace(shape, outside=(*tables, *positions, *projections, *outside))
 
 

@@ -16,7 +16,7 @@ from octavo.model_shape import Dimensions
 
 MOST_EXPERTS = 1 << 20
 
-EXPERT_COUNT_FIELDS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+EXPERT_COUNT_FIELDS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +42,14 @@ ALL_SPARSE = ExpertTraits()
 
 def num_experts(fields: ConfigFields) -> int:
     """How many routed experts a sparse layer has, whatever the field is called; 0 for none."""
-    for name in EXPERT_COUNT_FIELDS:
+    stated = [name for name in EXPERT_COUNT_FIELDS if fields.has(name)]
+    for name in (*stated, *EXPERT_COUNT_FIELDS):
         if fields.raw(name) is not None:
             return fields.integer(name, least=0, most=MOST_EXPERTS)
     return 0
 
 
-def dense(
-    hidden: int, width: int, *, gated: bool = True, bias: bool = False, path: str = "mlp"
-) -> Part:
+def dense(hidden: int, width: int, *, gated: bool = True, bias: bool = False, path: str = "mlp") -> Part:
     return Part(
         weights=tuple(mlp_weights(path, hidden, width, gated=gated, bias=bias)),
         width=(3 if gated else 2) * width,

@@ -1,8 +1,7 @@
 """Models whose layers are of different kinds: attention here, a recurrent state there.
 
-Which layer is what comes from a list (`layer_types`, `layers_block_type`), a pattern string
-(Nemotron-H: `M` Mamba-2, `*` attention, `-` MLP, `E` experts), indices (Bamba, LFM2), or a period and
-an offset (Jamba).
+Which layer is what comes from a list (`layer_types`, `layers_block_type`), indices (Bamba, LFM2),
+or a period and an offset (Jamba).
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ from octavo.errors import InvalidConfig
 from octavo.families import recurrent
 from octavo.families.attention import AttentionTraits, attention
 from octavo.families.decoder import DecoderTraits, assemble, mlps_of
-from octavo.families.feed_forward import ExpertTraits, dense, expert_weights, num_experts
+from octavo.families.feed_forward import ExpertTraits, dense, num_experts
 from octavo.families.latent import latent_attention
-from octavo.families.parts import Part, linear, vector
+from octavo.families.parts import NOTHING, Part, vector
 from octavo.families.traits import NO_BIAS
 from octavo.families.windows import Reach, layer_types
-from octavo.layers import Weight
-from octavo.model_shape import Dimensions, ModelShape, read_dimensions
+from octavo.model_shape import ModelShape, read_dimensions
+from octavo.units import round_up
 
-ATTENTION_KINDS = frozenset({"attention", "full_attention", "hybrid", "*"})
-
-NOTHING = Part(weights=())
+ATTENTION_KINDS = frozenset({"attention", "full_attention"})
 
 
 def _periodic(num_layers: int, interval: int) -> tuple[str, ...]:
@@ -190,17 +187,24 @@ def parse_lfm2(fields: ConfigFields) -> ModelShape:
         lambda: attention(fields, dims, AttentionTraits(qkv_bias=False, output_bias=False, qk_norm="head")),
         lambda: recurrent.short_convolution(fields, dims.hidden),
     )
-    width = fields.optional_integer("block_ff_dim") or dims.intermediate
-    plain = dense(dims.hidden, _rounded_width(fields, width))
+    plain = dense(dims.hidden, _lfm2_width(fields, dims.intermediate))
     return assemble(fields, dims, DecoderTraits(), mixers, [plain] * dims.num_layers)
 
 
-def _rounded_width(fields: ConfigFields, width: int) -> int:
+def _lfm2_width(fields: ConfigFields, intermediate: int) -> int:
+    """The MLP width: early files state an unadjusted `block_ff_dim`, later ones the width itself.
+
+    The class adjusts by default, but a published file that states `intermediate_size` alone
+    (LFM2-2.6B) means it as it stands: its parameters add up only so.
+    """
+    width = fields.optional_integer("block_ff_dim")
+    if width is None and not fields.has("block_auto_adjust_ff_dim"):
+        return intermediate
+    width = width or intermediate
     if not fields.flag("block_auto_adjust_ff_dim"):
         return width
     width = int(fields.number("block_ffn_dim_multiplier", 1.0) * int(2 * width / 3))
-    multiple = fields.integer_or("block_multiple_of", 256, least=1)
-    return multiple * ((width + multiple - 1) // multiple)
+    return round_up(width, fields.integer_or("block_multiple_of", 256, least=1))
 
 
 def parse_lfm2_moe(fields: ConfigFields) -> ModelShape:
@@ -240,8 +244,14 @@ def _minimax_kinds(fields: ConfigFields, num_layers: int) -> tuple[str, ...]:
 def parse_recurrent_gemma(fields: ConfigFields) -> ModelShape:
     """Griffin: two recurrent blocks, then one local attention."""
     dims = read_dimensions(fields)
-    pattern = fields.sequence("block_types") or fields.sequence("_block_types") or ("recurrent", "recurrent", "attention")
-    kinds = ["attention" if pattern[i % len(pattern)] == "attention" else "state" for i in range(dims.num_layers)]
+    pattern = (
+        fields.sequence("block_types")
+        or fields.sequence("_block_types")
+        or ("recurrent", "recurrent", "attention")
+    )
+    kinds = [
+        "attention" if pattern[i % len(pattern)] == "attention" else "state" for i in range(dims.num_layers)
+    ]
     window = fields.optional_integer("attention_window_size")
     traits = AttentionTraits(output_bias=True)
     mixers = _mixers(
@@ -261,7 +271,9 @@ def parse_kimi_linear(fields: ConfigFields) -> ModelShape:
     source = nested or fields
     heads = source.integer_or("num_heads", fields.integer_or("linear_num_heads", dims.heads), least=1)
     head_dim = source.integer_or("head_dim", fields.integer_or("linear_head_dim", 128), least=1)
-    kernel = source.integer_or("short_conv_kernel_size", fields.integer_or("linear_conv_kernel_dim", 4), least=1)
+    kernel = source.integer_or(
+        "short_conv_kernel_size", fields.integer_or("linear_conv_kernel_dim", 4), least=1
+    )
     mixers = _mixers(
         kinds,
         lambda: latent_attention(fields, dims),
@@ -269,9 +281,7 @@ def parse_kimi_linear(fields: ConfigFields) -> ModelShape:
     )
     traits = DecoderTraits(
         mlp_bias=False,
-        experts=ExpertTraits(
-            sparse_layers="after_dense", shared="count", shared_field="num_shared_experts"
-        ),
+        experts=ExpertTraits(sparse_layers="after_dense", shared="count", shared_field="num_shared_experts"),
     )
     return assemble(fields, dims, traits, mixers, mlps_of(fields, dims, traits))
 
@@ -284,114 +294,3 @@ def _kimi_kinds(fields: ConfigFields, nested: ConfigFields | None, num_layers: i
     if full is None:
         raise InvalidConfig(f"{fields.where}linear_attn_config.full_attn_layers: missing")
     return ["full_attention" if index + 1 in full else "kda" for index in range(num_layers)]
-
-
-def parse_nemotron_h(fields: ConfigFields) -> ModelShape:
-    """Nemotron-H: each layer is one thing only: Mamba-2, attention, an MLP or experts."""
-    kinds = _nemotron_kinds(fields)
-    dims = replace(read_dimensions(fields), num_layers=len(kinds))
-    parts = {kind: _nemotron_part(fields, dims, kind) for kind in set(kinds)}
-    traits = DecoderTraits(norms_per_layer=1)
-    mixers = [parts[kind] for kind in kinds]
-    return assemble(fields, dims, traits, mixers, [NOTHING] * dims.num_layers)
-
-
-_NEMOTRON_LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
-_NEMOTRON_NAMES = {"linear_attention": "mamba", "full_attention": "attention"}
-
-
-def _nemotron_kinds(fields: ConfigFields) -> tuple[str, ...]:
-    pattern = fields.text("hybrid_override_pattern")
-    listed = fields.sequence("layers_block_type") or fields.sequence("layer_types") or tuple(pattern or "")
-    kinds = tuple(_NEMOTRON_LETTERS.get(str(kind), _NEMOTRON_NAMES.get(str(kind), str(kind))) for kind in listed)
-    unknown = set(kinds) - set(_NEMOTRON_LETTERS.values())
-    if not kinds or unknown:
-        raise InvalidConfig(
-            f"{fields.where}hybrid_override_pattern: must be letters of M, *, - and E, one for each layer"
-        )
-    return kinds
-
-
-def _nemotron_part(fields: ConfigFields, dims: Dimensions, kind: str) -> Part:
-    bias = fields.flag("mlp_bias")
-    if kind == "mlp":
-        return dense(dims.hidden, dims.intermediate, gated=False, bias=bias)
-    if kind == "moe":
-        return _nemotron_experts(fields, dims, bias)
-    if kind == "attention":
-        return attention(fields, dims, NO_BIAS)
-    heads, head_dim = fields.integer("mamba_num_heads"), fields.integer("mamba_head_dim")
-    return recurrent.mamba2(
-        fields,
-        dims.hidden,
-        inner=heads * head_dim,
-        heads=heads,
-        state=fields.integer("ssm_state_size"),
-        groups=fields.integer("n_groups"),
-        kernel=fields.integer("conv_kernel"),
-        conv_bias=fields.flag("use_conv_bias", True),
-        bias=fields.flag("use_bias"),
-    )
-
-
-def _nemotron_experts(fields: ConfigFields, dims: Dimensions, bias: bool) -> Part:
-    """Experts without a gate, on a narrower latent input where `moe_latent_size` is given."""
-    count, width = fields.integer("n_routed_experts"), fields.integer("moe_intermediate_size")
-    latent = fields.optional_integer("moe_latent_size")
-    shared = fields.integer_or("moe_shared_expert_intermediate_size", 0)
-    weights: list[Weight] = [
-        Weight(path="mixer.gate", outputs=count, inputs=dims.hidden, role="router", pieces=1),
-        *expert_weights(latent or dims.hidden, width, count, ExpertTraits(gated=False)),
-        *dense(dims.hidden, shared, gated=False, bias=bias, path="mixer.shared_experts").weights,
-    ]
-    if latent:
-        weights += linear("mixer.fc1_latent_proj", latent, dims.hidden, bias=bias)
-        weights += linear("mixer.fc2_latent_proj", dims.hidden, latent, bias=bias)
-    return Part(weights=tuple(weights), width=2 * (width + shared))
-
-
-def parse_mamba(fields: ConfigFields) -> ModelShape:
-    """Mamba and Falcon-Mamba: state layers only."""
-    hidden = fields.integer("hidden_size")
-    mixer = recurrent.mamba1(
-        fields,
-        hidden,
-        inner=int(fields.number("expand", 2) * hidden),
-        state=fields.integer("state_size"),
-        kernel=fields.integer("conv_kernel"),
-        rank=recurrent.step_rank(fields, "time_step_rank", hidden),
-        conv_bias=fields.flag("use_conv_bias", True),
-        bias=fields.flag("use_bias"),
-    )
-    return _state_only(fields, hidden, mixer)
-
-
-def parse_mamba2(fields: ConfigFields) -> ModelShape:
-    hidden = fields.integer("hidden_size")
-    mixer = recurrent.mamba2(
-        fields,
-        hidden,
-        inner=int(fields.number("expand", 2) * hidden),
-        heads=fields.integer("num_heads"),
-        state=fields.integer("state_size"),
-        groups=fields.integer("n_groups"),
-        kernel=fields.integer("conv_kernel"),
-        conv_bias=fields.flag("use_conv_bias", True),
-        bias=fields.flag("use_bias"),
-    )
-    return _state_only(fields, hidden, mixer)
-
-
-def _state_only(fields: ConfigFields, hidden: int, mixer: Part) -> ModelShape:
-    dims = Dimensions(
-        num_layers=fields.num_layers(),
-        hidden=hidden,
-        heads=1,
-        kv_heads=1,
-        head_dim=hidden,
-        intermediate=hidden,
-        vocab=fields.integer("vocab_size"),
-        positions=fields.integer_or("max_position_embeddings", 0),
-    )
-    traits = DecoderTraits(norms_per_layer=1)
-    return assemble(fields, dims, traits, [mixer] * dims.num_layers, [NOTHING] * dims.num_layers)

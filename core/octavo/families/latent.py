@@ -71,7 +71,8 @@ def parse_latent(fields: ConfigFields, traits: DecoderTraits) -> ModelShape:
     """A model whose every layer has latent attention."""
     dims = _latent_dimensions(fields)
     mixers = [
-        latent_attention(fields, dims, indexed=indexed) for indexed in _indexed_layers(fields, dims.num_layers)
+        latent_attention(fields, dims, indexed=indexed)
+        for indexed in _indexed_layers(fields, dims.num_layers)
     ]
     return assemble(fields, dims, traits, mixers, mlps_of(fields, dims, traits))
 
@@ -97,7 +98,9 @@ def parse_longcat(fields: ConfigFields) -> ModelShape:
     rows = count + fields.integer_or("zero_expert_num", 0)
     mixer = latent_attention(fields, dims)
     dense_mlp = dense(dims.hidden, dims.intermediate)
-    router = linear("mlp.router.classifier", rows, dims.hidden, bias=fields.flag("router_bias"), role="router")
+    router = linear(
+        "mlp.router.classifier", rows, dims.hidden, bias=fields.flag("router_bias"), role="router"
+    )
     block = expert_weights(dims.hidden, width, count, ExpertTraits())
     mlp = Part(weights=(*router, *block, *dense_mlp.weights, *dense_mlp.weights), width=dense_mlp.width)
     twice = Part(weights=mixer.weights * 2, caches=mixer.caches * 2, width=mixer.width)

@@ -21,6 +21,10 @@ class Part:
     """Elements per token of the widest intermediate."""
 
 
+NOTHING = Part(weights=())
+"""A layer without a mixer, or without an MLP."""
+
+
 def is_on(fields: ConfigFields, switch: Switch) -> bool:
     return switch if isinstance(switch, bool) else fields.flag(switch)
 

@@ -60,12 +60,8 @@ def mamba1(
         weights.append(vector("mamba.conv1d.bias", inner))
     if normed:
         weights.append(vector("mamba.norms", rank + 2 * state))
-    recurrent = StateTensor(
-        name="ssm", elements=inner * state, bytes_per_element=state_element_bytes(fields)
-    )
-    return Part(
-        weights=tuple(weights), caches=(_state(recurrent, inner * (kernel - 1)),), width=4 * inner
-    )
+    recurrent = StateTensor(name="ssm", elements=inner * state, bytes_per_element=state_element_bytes(fields))
+    return Part(weights=tuple(weights), caches=(_state(recurrent, inner * (kernel - 1)),), width=4 * inner)
 
 
 def mamba2(
@@ -93,9 +89,7 @@ def mamba2(
         weights.append(vector("mamba.conv1d.bias", conv_width))
     if normed:
         weights.append(vector("mamba.norm", inner))
-    recurrent = StateTensor(
-        name="ssm", elements=inner * state, bytes_per_element=state_element_bytes(fields)
-    )
+    recurrent = StateTensor(name="ssm", elements=inner * state, bytes_per_element=state_element_bytes(fields))
     return Part(
         weights=tuple(weights),
         caches=(_state(recurrent, conv_width * (kernel - 1)),),
@@ -146,9 +140,7 @@ def kimi_delta_attention(hidden: int, *, heads: int, head_dim: int, kernel: int)
         vector("linear_attn.norm", head_dim),
         *linear("linear_attn.o_proj", hidden, width),
     )
-    recurrent = StateTensor(
-        name="kda", elements=heads * head_dim * head_dim, bytes_per_element=FLOAT32_BYTES
-    )
+    recurrent = StateTensor(name="kda", elements=heads * head_dim * head_dim, bytes_per_element=FLOAT32_BYTES)
     return Part(weights=weights, caches=(_state(recurrent, 3 * width * (kernel - 1)),), width=6 * width)
 
 
@@ -190,7 +182,12 @@ def gated_linear_recurrence(fields: ConfigFields, dims: Dimensions) -> Part:
         *linear("temporal_block.linear_out", dims.hidden, width, bias=True),
         Weight(path="temporal_block.conv_1d", outputs=width, inputs=kernel + 1, role="vector"),
         vector("temporal_block.rg_lru.recurrent_param", width),
-        Weight(path="temporal_block.rg_lru.gates", outputs=2 * dims.heads * block, inputs=block + 1, role="vector"),
+        Weight(
+            path="temporal_block.rg_lru.gates",
+            outputs=2 * dims.heads * block,
+            inputs=block + 1,
+            role="vector",
+        ),
     )
     recurrent = StateTensor(name="rg_lru", elements=width, bytes_per_element=FLOAT32_BYTES)
     return Part(weights=weights, caches=(_state(recurrent, width * (kernel - 1)),), width=3 * width)

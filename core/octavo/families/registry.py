@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from octavo.config_fields import ConfigFields
-from octavo.families import early, hybrid
+from octavo.families import early, encoder_decoder, gemma, hybrid, listed, single_kind
 from octavo.families.decoder import LLAMA, DecoderTraits, parse_decoder
 from octavo.families.feed_forward import ExpertTraits
 from octavo.families.latent import parse_latent, parse_longcat
@@ -72,11 +72,33 @@ _OWN_PARSERS: Final[Mapping[str, Parser]] = {
     "minimax": hybrid.parse_minimax,
     "recurrent_gemma": hybrid.parse_recurrent_gemma,
     "kimi_linear": hybrid.parse_kimi_linear,
-    "nemotron_h": hybrid.parse_nemotron_h,
-    "mamba": hybrid.parse_mamba,
-    "falcon_mamba": hybrid.parse_mamba,
-    "mamba2": hybrid.parse_mamba2,
+    "nemotron_h": single_kind.parse_nemotron_h,
+    "mamba": single_kind.parse_mamba,
+    "falcon_mamba": single_kind.parse_mamba,
+    "mamba2": single_kind.parse_mamba2,
+    "gemma3n_text": gemma.parse_gemma3n,
+    "gemma4_text": gemma.parse_gemma4,
+    "nemotron-nas": listed.parse_nemotron_nas,
+    "deci": listed.parse_decilm,
+    "openelm": listed.parse_openelm,
+    "step3p5": listed.parse_step,
+    "mllama_text_model": listed.parse_mllama,
+    "whisper": encoder_decoder.parse_whisper,
+    "bart": encoder_decoder.parse_bart,
+    "t5": encoder_decoder.parse_t5,
+    "mt5": encoder_decoder.parse_t5,
 }
+
+_LIKE: Final[Mapping[str, str]] = {
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_vl": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_audio": "qwen2",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
+"""The same layers under a class of its own, with its own defaults."""
 
 _SAME_AS: Final[Mapping[str, str]] = {
     "RefinedWebModel": "falcon",
@@ -86,7 +108,8 @@ _SAME_AS: Final[Mapping[str, str]] = {
     "kimi_k2": "deepseek_v3",
     "minimax_text_01": "minimax",
     "MiniMaxText01": "minimax",
-    "qwen3_next_text": "qwen3_next",
+    "step3p7": "step3p5",
+    "step3p7_text": "step3p5",
 }
 """Other names of the same architecture."""
 
@@ -94,9 +117,50 @@ _SAME_AS: Final[Mapping[str, str]] = {
 def _families() -> dict[str, Family]:
     own = {name: Family(parse=parse, defaults_of=name) for name, parse in _OWN_PARSERS.items()}
     families = _decoders() | own
+    families |= {name: Family(parse=families[model].parse, defaults_of=name) for name, model in _LIKE.items()}
     return families | {alias: families[name] for alias, name in _SAME_AS.items()}
 
 
 FAMILIES: Final[Mapping[str, Family]] = _families()
 
 CLASSES_WITH_DEFAULTS: Final = frozenset(family.defaults_of for family in FAMILIES.values())
+
+TYPE_OF_CLASS: Final[Mapping[str, str]] = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen2MoeForCausalLM": "qwen2_moe",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Qwen3NextForCausalLM": "qwen3_next",
+    "GemmaForCausalLM": "gemma",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "Phi3ForCausalLM": "phi3",
+    "PhiForCausalLM": "phi",
+    "FalconForCausalLM": "falcon",
+    "RWForCausalLM": "falcon",
+    "GPT2LMHeadModel": "gpt2",
+    "GPTNeoXForCausalLM": "gpt_neox",
+    "GPTBigCodeForCausalLM": "gpt_bigcode",
+    "Starcoder2ForCausalLM": "starcoder2",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "DeciLMForCausalLM": "deci",
+    "ChatGLMModel": "chatglm",
+    "Step3p7FlashForCausalLM": "step3p5",
+}
+"""For files that name a class but no type that is known."""
+
+UNSUPPORTED_REASONS: Final[Mapping[str, str]] = {
+    "deepseek_v4": (
+        "compressed attention (a ratio for each layer) has no closed form that matches what engines print: "
+        "their bytes per token change with the context"
+    ),
+    "bert": "an encoder: it generates nothing and keeps no KV cache",
+    "roberta": "an encoder: it generates nothing and keeps no KV cache",
+    "rwkv": "the engine's state layout of RWKV is not described",
+}
+"""Why a type that people may well ask for gets no answer."""

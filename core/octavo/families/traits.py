@@ -82,7 +82,9 @@ DENSE_TRAITS: Final[Mapping[str, DecoderTraits]] = {
         norm_vectors=2,
         head_bias=True,
     ),
-    "gpt2": DecoderTraits(attention=ALL_BIAS, mlp_bias=True, gated=False, norm_vectors=2, learned_positions=0),
+    "gpt2": DecoderTraits(
+        attention=ALL_BIAS, mlp_bias=True, gated=False, norm_vectors=2, learned_positions=0
+    ),
     "gptj": DecoderTraits(
         attention=NO_BIAS, mlp_bias=True, gated=False, norms_per_layer=1, norm_vectors=2, head_bias=True
     ),
@@ -131,9 +133,7 @@ MOE_TRAITS: Final[Mapping[str, DecoderTraits]] = {
             shared_gate=True,
         ),
     ),
-    "qwen3_moe": DecoderTraits(
-        attention=HEAD_NORM, mlp_bias=False, window_rule="every", experts=_QWEN_MOE
-    ),
+    "qwen3_moe": DecoderTraits(attention=HEAD_NORM, mlp_bias=False, window_rule="every", experts=_QWEN_MOE),
     "olmoe": DecoderTraits(
         attention=FULL_NORM, mlp_bias=False, experts=ExpertTraits(width_field="intermediate_size")
     ),
@@ -194,17 +194,13 @@ MOE_TRAITS: Final[Mapping[str, DecoderTraits]] = {
         mlp_bias=False,
         window_rule="nope_chunks",
         dense_width_field="intermediate_size_mlp",
-        experts=ExpertTraits(
-            width_field="intermediate_size", sparse_layers="interleaved", shared="always"
-        ),
+        experts=ExpertTraits(width_field="intermediate_size", sparse_layers="interleaved", shared="always"),
     ),
     "exaone_moe": DecoderTraits(
         attention=AttentionTraits(qkv_bias=False, output_bias=False, qk_norm="head"),
         mlp_bias=False,
         window_rule="pattern",
-        experts=ExpertTraits(
-            sparse_layers="after_dense", shared="count", shared_field="num_shared_experts"
-        ),
+        experts=ExpertTraits(sparse_layers="after_dense", shared="count", shared_field="num_shared_experts"),
     ),
     "aria_text": DecoderTraits(
         experts=ExpertTraits(

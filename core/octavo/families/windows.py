@@ -86,7 +86,7 @@ def _kinds_by_rule(
     if rule == "nope_chunks":
         return _chunked_unless_no_rope(fields, num_layers)
     if fields.raw("sliding_window") is None or not fields.flag("use_sliding_window", rule != "from_layer"):
-        return ("full",) * num_layers
+        return _all("full", num_layers)
     pattern = _pattern(fields, period)
     if rule == "pattern" or (pattern and fields.has("sliding_window_pattern")):
         return _by_pattern(num_layers, pattern)
@@ -94,8 +94,8 @@ def _kinds_by_rule(
         return _by_pattern(num_layers, 2)
     if rule == "from_layer":
         first = fields.integer_or("max_window_layers", num_layers)
-        return tuple("sliding" if index >= first else "full" for index in range(num_layers))
-    return ("sliding" if rule == "every" else "full",) * num_layers
+        return [_sliding_if(index >= first) for index in range(num_layers)]
+    return _all("sliding" if rule == "every" else "full", num_layers)
 
 
 def _pattern(fields: ConfigFields, period: int) -> int | str:
@@ -110,20 +110,29 @@ def _pattern(fields: ConfigFields, period: int) -> int | str:
 def _by_pattern(num_layers: int, pattern: int | str) -> Sequence[LayerKind]:
     if isinstance(pattern, str):
         letters = (pattern[index % len(pattern)].upper() for index in range(num_layers))
-        return tuple("sliding" if letter == "L" else "full" for letter in letters)
+        return [_sliding_if(letter == "L") for letter in letters]
     if pattern == 0:
-        return ("full",) * num_layers
-    return tuple("sliding" if (index + 1) % pattern else "full" for index in range(num_layers))
+        return _all("full", num_layers)
+    return [_sliding_if((index + 1) % pattern != 0) for index in range(num_layers)]
+
+
+def _all(kind: LayerKind, num_layers: int) -> Sequence[LayerKind]:
+    return (kind,) * num_layers
+
+
+def _sliding_if(slides: bool) -> LayerKind:
+    return "sliding" if slides else "full"
 
 
 def _chunked_unless_no_rope(fields: ConfigFields, num_layers: int) -> Sequence[LayerKind]:
     """Llama 4: layers without rotary positions see all, the others one chunk."""
     if fields.raw("attention_chunk_size") is None:
-        return ("full",) * num_layers
+        return _all("full", num_layers)
     rotary = fields.integers("no_rope_layers")
     if not rotary:
         interval = fields.integer_or("no_rope_layer_interval", 4, least=1)
         rotary = tuple(int((index + 1) % interval != 0) for index in range(num_layers))
     if len(rotary) < num_layers:
         raise InvalidConfig(f"{fields.where}no_rope_layers: must have one entry for each layer")
-    return tuple("chunked" if has_rope else "full" for has_rope in rotary[:num_layers])
+    kinds: list[LayerKind] = ["chunked" if has_rope else "full" for has_rope in rotary[:num_layers]]
+    return kinds
