@@ -67,7 +67,7 @@ cluster-down: setup ## Stop the local cluster
 	@$(BIN)/python -m tests.cluster.local down
 
 constraints: setup ## Pin in constraints.txt what .venv holds now
-	@{ head -1 constraints.txt; $(BIN)/pip freeze --exclude-editable; } > constraints.new && mv constraints.new constraints.txt
+	@{ head -1 constraints.txt; $(BIN)/pip freeze --all --exclude-editable | grep -v "^pip=="; } > constraints.new && mv constraints.new constraints.txt
 
 clean: ## Remove build products and caches of this checkout (not the shared cache)
 	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
