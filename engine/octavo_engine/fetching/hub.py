@@ -10,9 +10,9 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from octavo import engine_contract as contract
 from octavo_engine.fetching.errors import FetchFailed
@@ -39,25 +39,34 @@ TransportError: Final[type[Exception]] = HfHubHTTPError.__mro__[1]
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
-
 RETRY_WAITS_SECONDS: Final = (1.0, 2.0, 4.0, 8.0)
+"""Between attempts to download one file."""
 
 
 class Hub:
-    """One repository at one commit."""
+    """One repository at one commit. The endpoint is HF_ENDPOINT's unless another is given."""
 
     def __init__(
-        self, repository: str, commit: str, *, waits: tuple[float, ...] = RETRY_WAITS_SECONDS
+        self,
+        repository: str,
+        commit: str,
+        *,
+        endpoint: str | None = None,
+        waits: Sequence[float] = RETRY_WAITS_SECONDS,
     ) -> None:
         self.repository = repository
         self.commit = commit
         self._waits = waits
-        self._api = HfApi()
+        self._endpoint = endpoint
+        self._api = HfApi(endpoint=endpoint)
 
     def listing(self) -> list[RemoteFile]:
         """Every file of the commit."""
-        return self._patiently(f"list {self._where}", self._listing)
+        what = f"list {self._where}"
+        try:  # the client itself tries this again for half a minute
+            return self._listing()
+        except Exception as error:
+            raise translate(error, what) or error from error
 
     def download(self, file: RemoteFile, partial: Path) -> None:
         """Get a file; what `partial` holds already is not asked for again."""
@@ -76,14 +85,15 @@ class Hub:
         if have > file.size:
             partial.unlink()
             have = 0
-        url = hf_hub_url(self.repository, file.path, revision=self.commit)
+        url = hf_hub_url(self.repository, file.path, revision=self.commit, endpoint=self._endpoint)
         with partial.open("ab") as target:
             http_get(url, target, resume_size=have, headers=build_hf_headers(), expected_size=file.size)
 
-    def _patiently(self, what: str, work: Callable[[], Result]) -> Result:
+    def _patiently(self, what: str, work: Callable[[], None]) -> None:
         for wait in (*self._waits, None):
             try:
-                return work()
+                work()
+                return
             except Exception as error:
                 failure = translate(error, what)
                 if failure is None:
@@ -92,7 +102,6 @@ class Hub:
                     raise failure from error
                 logger.warning("%s; trying again in %g s", failure, wait)
                 time.sleep(wait)
-        raise AssertionError("the last attempt either returns or raises")
 
 
 def _remote_file(entry: RepoFile) -> RemoteFile:

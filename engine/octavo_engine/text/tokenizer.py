@@ -23,6 +23,9 @@ SPECIAL_TOKENS: Final = (
     "mask_token",
 )
 
+CONVERTIBLE_FILES: Final = ("tokenizer.model", "spiece.model", "vocab.json", "vocab.txt", "tekken.json")
+"""What other formats consist of, at least one of them."""
+
 
 class TextTokenizer:
     """Text ⇄ token ids of one model. Safe to use from several threads."""
@@ -97,6 +100,9 @@ def load_tokenizer(model_dir: Path) -> TextTokenizer:
 
 
 def _convert_with_transformers(model_dir: Path) -> Tokenizer:
+    if not any((model_dir / name).is_file() for name in CONVERTIBLE_FILES):
+        names = ", ".join(("tokenizer.json", *CONVERTIBLE_FILES))
+        raise InvalidConfig(f"{model_dir}: holds no tokenizer: there is none of {names}")
     from transformers import AutoTokenizer
 
     try:

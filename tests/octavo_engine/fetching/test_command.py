@@ -1,0 +1,108 @@
+"""`octavo-engine` as Kubernetes runs it: exit codes, termination messages, JSON lines, quick help."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from octavo import engine_contract as contract
+from octavo_engine.cli.main import build_parser
+from octavo_engine.cli.serve_command import parse_bytes
+from octavo_engine.cli.termination import EXIT_CODES, MAX_MESSAGE_BYTES, termination_message
+from tests.support.model_hub import HubStore, ModelHub
+
+RUN = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
+
+
+def run_command(
+    *arguments: str, termination_log: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    termination_log.touch()
+    return subprocess.run(
+        [*RUN, *arguments],
+        env={**os.environ, "OCTAVO_TERMINATION_LOG": str(termination_log), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_fetch_command_fetches_and_fails_with_reason_and_code(tmp_path: Path) -> None:
+    store, log = HubStore(tmp_path / "store"), tmp_path / "termination-log"
+    files = {"config.json": b"{}", "model.safetensors": b"w"}
+    commit = store.add_commit("org/model", files, message="one")
+    with ModelHub(store) as server:
+        order = ("fetch", "--uri", "hf://org/model", "--to", str(tmp_path / "model"), "--revision")
+        done = run_command(*order, commit, termination_log=log, HF_ENDPOINT=server.endpoint)
+        assert done.returncode == 0, done.stderr
+        lines = [json.loads(line) for line in done.stderr.splitlines()]
+        assert lines[-1]["message"].endswith("all 2 files verified")
+        assert log.read_text() == ""
+        missing = run_command(*order, "0" * 40, termination_log=log, HF_ENDPOINT=server.endpoint)
+    assert missing.returncode == EXIT_CODES[contract.REASON_REVISION_NOT_FOUND]
+    assert json.loads(log.read_text())["reason"] == contract.REASON_REVISION_NOT_FOUND
+    assert json.loads(missing.stderr.splitlines()[-1])["reason"] == contract.REASON_REVISION_NOT_FOUND
+
+
+def test_fetch_command_refuses_a_branch(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    arguments = ("fetch", "--uri", "hf://org/model", "--to", str(tmp_path), "--revision", "main")
+    done = run_command(*arguments, termination_log=log)
+    assert done.returncode == 2
+    assert json.loads(log.read_text())["reason"] == contract.REASON_INVALID_ARGUMENTS
+
+
+def test_serve_command_refuses_a_folder_without_model(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    done = run_command("serve", "--model", str(tmp_path), termination_log=log)
+    assert done.returncode == 2
+    assert "config.json" in json.loads(log.read_text())["message"]
+
+
+def test_help_does_not_load_what_is_slow() -> None:
+    code = (
+        "import sys\n"
+        "from octavo_engine.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'fastapi', 'huggingface_hub', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "serve" in done.stdout
+    assert "fetch" in done.stdout
+
+
+def test_serve_command_knows_every_flag_that_the_operator_renders(tmp_path: Path) -> None:
+    arguments = ["serve"]
+    for flag in sorted(contract.RESERVED_FLAGS | {contract.FLAG_MAX_NUM_BATCHED_TOKENS}):
+        arguments += [flag, "auto" if flag == contract.FLAG_KV_CACHE_DTYPE else "16"]
+    parsed = build_parser().parse_args(arguments)
+    assert parsed.planned_kv_blocks == 16
+    assert parsed.drain_accept_seconds == 16.0
+
+
+@pytest.mark.parametrize(("text", "size"), [("2Gi", 2**31), ("800Mi", 800 * 2**20), ("5", 5), ("1G", 10**9)])
+def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("character", ["a", "é", "👋", '"'])
+def test_termination_message_fits_and_stays_json(character: str) -> None:
+    content = termination_message("SomeReason", character * 10_000)
+    assert len(content) <= MAX_MESSAGE_BYTES
+    message = json.loads(content)
+    assert message["reason"] == "SomeReason"
+    assert len(message["message"]) > 500
+
+
+def test_exit_codes_are_one_per_reason() -> None:
+    reasons = {value for name, value in vars(contract).items() if name.startswith("REASON_")}
+    assert reasons == set(EXIT_CODES)
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
