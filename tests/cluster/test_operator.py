@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from octavo import engine_contract as contract
 from tests.cluster.local.cluster import Cluster
 from tests.cluster.stage import REPO, Refused, Stage, install_definition, wait_for
 from tests.support.model_hub import HubStore, ModelHub, Weather
@@ -303,6 +306,38 @@ def test_deletion_removes_all_that_was_made(stage: Stage) -> None:
     stage.wait_pods(commit)
 
 
+def test_new_object_of_the_same_name_waits_for_the_children_of_the_old_one(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    serve(stage, commit)
+    old = stage.pods(commit)[0]["metadata"]["uid"]
+
+    stage.kubectl("delete", "lsvc", "tiny", "--timeout=20s")
+    stage.apply()
+
+    wait_for(
+        lambda: [pod for pod in stage.pods(commit) if pod["metadata"]["uid"] != old], "a pod of the new one"
+    )
+    stage.wait_condition("Ready", "False", reason="RolloutProgressing")
+    wait_for(lambda: len(stage.pods(commit)) == 1, "the old pod to go")
+
+
+def test_quota_that_refuses_pods_is_told(stage: Stage) -> None:
+    stage.add_commit("first")
+    stage.kubectl("create", "quota", "none", "--hard=pods=0")
+    stage.apply()
+    refused = stage.wait_condition("Ready", "False", reason="PodsRefused")
+    assert "exceeded quota" in refused["message"]
+
+
+def test_child_that_the_api_server_refuses_is_told(stage: Stage) -> None:
+    stage.add_commit("first")
+    stage.kubectl("create", "quota", "none", "--hard=count/deployments.apps=0")
+    stage.apply()
+    refused = stage.wait_condition("Ready", "False", reason="ChildRefused")
+    assert "exceeded quota" in refused["message"]
+    assert "Traceback" not in stage.log()
+
+
 def test_namespace_goes_when_the_operator_is_stopped(stage: Stage) -> None:
     commit = stage.add_commit("first")
     serve(stage, commit)
@@ -330,6 +365,63 @@ def test_scale_subresource_sets_the_replicas_under_external(stage: Stage) -> Non
 
     wait_for(lambda: stage.service()["status"]["readyReplicas"] == 3, "three ready replicas in status")
     assert stage.condition("Ready")["status"] == "True"
+
+
+class BusyEngine(ThreadingHTTPServer):
+    """An engine's metrics, with as many requests as the test says."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), EngineMetrics)
+        self.running = 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class EngineMetrics(BaseHTTPRequestHandler):
+    server: BusyEngine
+
+    def do_GET(self) -> None:
+        values = {
+            contract.NUM_REQUESTS_RUNNING: self.server.running,
+            contract.NUM_REQUESTS_WAITING: 0,
+            contract.MAX_SEQUENCES: 10,
+        }
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write("".join(f"{name} {value}\n" for name, value in values.items()).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        pass
+
+
+def test_service_under_slo_grows_with_its_load_and_shrinks_after(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    engine = BusyEngine()
+    autoscaling = {"mode": "SLO", "maxReplicas": 3, "scaleDown": {"stabilizationWindowSeconds": 0}}
+    serve(stage, commit, autoscaling=autoscaling, routing={"port": engine.server_port})
+
+    engine.running = 20
+    stage.make_ready(stage.wait_pods(commit, 3))
+    status = stage.service()["status"]["autoscaling"]
+    assert (status["desiredReplicas"], status["reason"]) == (3, "LoadAboveTarget")
+    assert "20 running" in status["message"]
+    assert stage.condition("Ready")["status"] == "True"
+
+    engine.running = 0
+    stage.wait_pods(commit, 1)
+    assert {"Scaled"} <= {event["reason"] for event in stage.list("events")}
+    engine.shutdown()
+    engine.server_close()
+    stage.kubectl(
+        "patch", "lsvc", "tiny", "--type=merge", "-p", '{"spec": {"autoscaling": {"minReplicas": 2}}}'
+    )
+    stage.make_ready(stage.wait_pods(commit, 2))
+    wait_for(
+        lambda: stage.service()["status"]["autoscaling"]["reason"] == "MetricsMissing",
+        "the blackout to be told",
+    )
+    assert len(stage.pods(commit)) == 2
 
 
 def test_operator_leaves_foreign_objects_of_its_names_alone(stage: Stage) -> None:

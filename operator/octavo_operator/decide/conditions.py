@@ -150,6 +150,15 @@ def judge_first_visit() -> tuple[Finding, ...]:
     )
 
 
+def judge_invalid(message: str) -> tuple[Finding, ...]:
+    """For what cannot even be read; nothing is done until somebody edits it."""
+    return (
+        Finding(type=READY, status="False", reason="InvalidSpec", message=message),
+        Finding(type=RECONCILING, status="False", reason="InvalidSpec", message=""),
+        Finding(type=STALLED, status="True", reason="InvalidSpec", message=message),
+    )
+
+
 def date_conditions(
     findings: Iterable[Finding], previous: Iterable[Condition], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:

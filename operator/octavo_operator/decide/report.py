@@ -24,6 +24,7 @@ from octavo_operator.decide.conditions import (
     format_time,
     judge,
     judge_first_visit,
+    judge_invalid,
 )
 from octavo_operator.decide.failures import Failure, find_failure
 from octavo_operator.decide.observed import pods_of
@@ -75,6 +76,15 @@ def build_first_status(world: World, *, now: datetime) -> InferenceServiceStatus
         judge_first_visit(), world.status.conditions, generation=world.generation, now=now
     )
     return world.status.model_copy(update={"observed_generation": world.generation, "conditions": conditions})
+
+
+def build_invalid_status(
+    before: InferenceServiceStatus, *, generation: int, message: str, now: datetime
+) -> InferenceServiceStatus:
+    """What is said of an object that cannot be read; whatever runs is left alone."""
+    findings = judge_invalid(message)
+    conditions = date_conditions(findings, before.conditions, generation=generation, now=now)
+    return before.model_copy(update={"observed_generation": generation, "conditions": conditions})
 
 
 def proven_after(world: World, rollout: RolloutDecision) -> frozenset[str]:

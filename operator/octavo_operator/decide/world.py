@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
+from octavo.errors import InvalidSpec
 from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec, ModelSource
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
@@ -53,7 +56,7 @@ class World:
     deployments: Mapping[str, DeploymentView]
     pods: tuple[PodView, ...]
     selected: str | None
-    """The revision that the Service points at."""
+    """The revision that the Service points at, or last did if somebody meddled with it."""
 
     @property
     def proven(self) -> frozenset[str]:
@@ -70,19 +73,30 @@ def parse_owner(body: Body) -> Owner:
 
 
 def parse_world(body: Body, children: Children) -> World:
-    """Raises ValueError for a spec that an older schema let through and this one does not."""
+    """Raises InvalidSpec for what an older schema let through or a hand made of a child."""
     owner = parse_owner(body)
+    status = parse_status(dict(body.get("status", {})))
+    revisions = _parse_revisions(children.revisions)
     return World(
         owner=owner,
         generation=body["metadata"].get("generation", 0),
-        spec=InferenceServiceSpec.model_validate(body.get("spec", {})),
-        status=parse_status(dict(body.get("status", {}))),
+        spec=parse_spec(body),
+        status=status,
         pins=_parse_pins(owner, children.config_maps),
-        revisions=_parse_revisions(children.revisions),
+        revisions=revisions,
         deployments={view.revision: view for view in map(parse_deployment, _staying(children.deployments))},
         pods=tuple(parse_pod(pod) for pod in children.pods),
-        selected=_parse_selected(owner, children.services),
+        selected=_parse_selected(owner, children.services, revisions) or status.current_revision,
     )
+
+
+def parse_spec(body: Body) -> InferenceServiceSpec:
+    try:
+        return InferenceServiceSpec.model_validate(body.get("spec", {}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(("spec", *map(str, first["loc"])))
+        raise InvalidSpec(f"{field}: {first['msg']}, got {first['input']!r}") from None
 
 
 def _staying(bodies: Iterable[Body]) -> list[Body]:
@@ -93,7 +107,7 @@ def _parse_pins(owner: Owner, config_maps: Iterable[Body]) -> tuple[Pin, ...]:
     name = names.pins_name(owner.name)
     for body in config_maps:
         if body["metadata"]["name"] == name:
-            return parse_pins(body.get("data", {}).get(PINS_KEY, "[]"))
+            return parse_pins(body.get("data", {}).get(PINS_KEY, "[]"), name=name)
     return ()
 
 
@@ -115,11 +129,12 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
     return found
 
 
-def _parse_selected(owner: Owner, services: Iterable[Body]) -> str | None:
+def _parse_selected(owner: Owner, services: Iterable[Body], known: Container[str]) -> str | None:
+    """None if the Service is gone or was turned to something that is no revision of ours."""
     for body in services:
         if body["metadata"]["name"] == owner.name:
             selected: str | None = (body["spec"].get("selector") or {}).get(names.LABEL_REVISION)
-            return selected
+            return selected if selected in known else None
     return None
 
 

@@ -10,6 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from octavo.errors import InvalidSpec
 from octavo_operator.api import names
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
@@ -43,6 +44,12 @@ def build_pins(owner: Owner, pins: tuple[Pin, ...]) -> Manifest:
     }
 
 
-def parse_pins(text: str) -> tuple[Pin, ...]:
-    """Raises ValueError or TypeError for what is no list of pins: guessing would break the promise."""
-    return tuple(Pin(**line) for line in json.loads(text))
+def parse_pins(text: str, *, name: str) -> tuple[Pin, ...]:
+    """Raises InvalidSpec for what is no list of pins: guessing would break the promise."""
+    try:
+        return tuple(Pin(**line) for line in json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise InvalidSpec(
+            f"ConfigMap {name}: {PINS_KEY} cannot be read ({error}); restore it, or delete the ConfigMap to "
+            "have it made from the revisions that are kept"
+        ) from None

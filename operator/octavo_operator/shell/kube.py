@@ -26,6 +26,22 @@ Body = dict[str, Any]
 logger = logging.getLogger(__name__)
 
 
+class ApiRefused(Exception):
+    """An answer of the API server that is no success; its text is the server's own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{message} (HTTP {status})")
+        self.status = status
+
+
+def read_message(data: bytes) -> str:
+    """What a Status object says, or nothing."""
+    try:
+        return str(json.loads(data)["message"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+
+
 async def connect() -> Kube:
     """With KUBECONFIG if that is set, else as the pod's service account, else as the user's kubectl does."""
     if os.environ.get("KUBECONFIG"):
@@ -53,15 +69,20 @@ class Kube:
         path = KINDS_BY_NAME[manifest["kind"]].path(metadata["namespace"], metadata["name"])
         return await self._apply(path, manifest)
 
-    async def apply_status(self, owner: Owner, status: InferenceServiceStatus) -> Body:
-        """Only the status; the uid keeps it from an object of the same name made since."""
+    async def apply_status(self, owner: Owner, status: InferenceServiceStatus) -> Body | None:
+        """Only the status; the uid keeps it from an object of the same name made since. None: it is gone."""
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid},
             "status": render_status(status),
         }
-        return await self._apply(INFERENCE_SERVICES.path(owner.namespace, owner.name, "status"), body)
+        try:
+            return await self._apply(INFERENCE_SERVICES.path(owner.namespace, owner.name, "status"), body)
+        except ApiRefused as refused:
+            if refused.status == 404:
+                return None
+            raise
 
     async def _apply(self, path: str, body: Body) -> Body:
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
@@ -70,8 +91,8 @@ class Kube:
     async def read(self, kind: Kind, namespace: str, name: str) -> Body | None:
         try:
             return await self._request("GET", kind.path(namespace, name))
-        except client.ApiException as error:
-            if error.status == 404:
+        except ApiRefused as refused:
+            if refused.status == 404:
                 return None
             raise
 
@@ -80,8 +101,8 @@ class Kube:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         try:
             await self._request("DELETE", kind.path(namespace, name), body=body)
-        except client.ApiException as error:
-            if error.status != 404:
+        except ApiRefused as refused:
+            if refused.status != 404:
                 raise
 
     async def tell(self, owner: Owner, draft: EventDraft, *, now: datetime) -> None:
@@ -89,14 +110,14 @@ class Kube:
         body = build_event(owner, draft, now=now)
         try:
             await self._request("POST", EVENTS.path(owner.namespace), body=body)
-        except client.ApiException as error:
-            logger.warning("event %s was refused with %s", draft.reason, error.status)
+        except ApiRefused as refused:
+            logger.warning("event %s was refused: %s", draft.reason, refused)
 
     async def serves(self, kind: Kind) -> bool:
         try:
             await self._request("GET", f"/apis/{kind.group}/{kind.version}")
-        except client.ApiException as error:
-            if error.status == 404:
+        except ApiRefused as refused:
+            if refused.status == 404:
                 return False
             raise
         return True
@@ -122,9 +143,7 @@ class Kube:
         response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
         data = await response.read()
         if not 200 <= response.status <= 299:
-            raise client.ApiException(
-                status=response.status, reason=response.reason, body=data.decode(errors="replace")
-            )
+            raise ApiRefused(response.status, read_message(data) or response.reason)
         answer: Body = json.loads(data)
         return answer
 

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from octavo.errors import InvalidSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.events import draft_events
-from octavo_operator.decide.next_state import Removal, decide_next_state
-from octavo_operator.decide.report import build_first_status
+from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
+from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.target import Refusal, Target
-from octavo_operator.decide.world import World, parse_world
+from octavo_operator.decide.world import World, parse_owner, parse_world
 from octavo_operator.desired.difference import difference
-from octavo_operator.desired.metadata import Manifest
+from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, Kind
-from octavo_operator.shell.kube import Kube
+from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.targets import Targets
 
-CONFLICT_SECONDS: Final = 60.0
-"""Before we look whether somebody else's object of our name is gone; its deletion is not watched."""
+REFUSED_SECONDS: Final = 30.0
+"""Before we try again what the API server or somebody else's object stood in the way of."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,10 @@ class Pass:
     """Something was written to a child: look again at once."""
     again_seconds: float | None = None
     """Something outside may have changed by then."""
+
+
+class ChildRefused(Exception):
+    """The API server does not take a child: a quota, a policy, a namespace that is being deleted."""
 
 
 class Reconciler:
@@ -65,42 +70,62 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._autoscaler.forget(key)
             return None
-        world = parse_world(body, self._cache.children(key, body["metadata"]["uid"]))
-        now = self._clock()
+        now, owner = self._clock(), parse_owner(body)
+        try:
+            world = parse_world(body, self._cache.children(key, owner.uid))
+        except InvalidSpec as error:
+            status = build_invalid_status(
+                self._read_status(owner),
+                generation=body["metadata"]["generation"],
+                message=str(error),
+                now=now,
+            )
+            await self._report(owner, status)
+            return Pass()
+        return await self._reconcile_world(world, now=now)
 
+    async def _reconcile_world(self, world: World, *, now: datetime) -> Pass:
         async def announce() -> None:
             if world.status.observed_generation != world.generation:
-                await self._report(world, build_first_status(world, now=now))
+                await self._report(world.owner, build_first_status(world, now=now))
 
         target, again_seconds = await self._targets.find(world, now=now, before_asking=announce)
+        world = replace(world, status=self._read_status(world.owner))
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
         wanted = decide_next_state(world, target, scaling, now=now)
-        conflict = await self._find_conflict(world, wanted.manifests)
-        if conflict is not None:
-            target = Target(pin=target.pin, refusal=conflict)
-            wanted = decide_next_state(world, target, scaling, now=now)
-            await self._report(world, wanted.status)
-            return Pass(again_seconds=CONFLICT_SECONDS)
-        changed = await self._apply_all(key, wanted.manifests)
-        changed |= await self._remove_all(key, wanted.removals)
-        await self._report(world, wanted.status)
+        refusal = await self._find_conflict(world, wanted.manifests)
+        changed = False
+        if refusal is None:
+            try:
+                changed = await self._act(world.owner, wanted)
+            except ChildRefused as refused:
+                refusal = Refusal(reason="ChildRefused", message=str(refused), lasting=False)
+        if refusal is not None:
+            # What was wanted cannot be had: say so instead, and look again even if no event comes.
+            wanted = decide_next_state(world, Target(pin=target.pin, refusal=refusal), scaling, now=now)
+            again_seconds = REFUSED_SECONDS
+        await self._report(world.owner, wanted.status)
         waits = [again_seconds, self._autoscaler.interval_seconds(world.spec)]
         return Pass(
             changed=changed, again_seconds=min((one for one in waits if one is not None), default=None)
         )
 
     async def _find_conflict(self, world: World, manifests: tuple[Manifest, ...]) -> Refusal | None:
-        """A child that is not there yet must not take over somebody else's object of that name."""
+        """An object of a child's name that is not ours must not be taken over."""
+        key = (world.owner.namespace, world.owner.name)
         for manifest in manifests:
             kind, name = KINDS_BY_NAME[manifest["kind"]], manifest["metadata"]["name"]
-            key = (world.owner.namespace, world.owner.name)
-            if self._cache.child(kind, key, name) is not None:
-                continue
-            found = await self._kube.read(kind, world.owner.namespace, name)
+            found = self._cache.child(kind, key, name)
+            if found is None:
+                found = await self._kube.read(kind, world.owner.namespace, name)
             if found is not None and owner_uid(found) != world.owner.uid:
-                message = f"{kind.name} {name} exists and belongs to somebody else; rename or delete it"
-                return Refusal(reason="NameConflict", message=message)
+                return conflict_refusal(kind, name, found)
         return None
+
+    async def _act(self, owner: Owner, wanted: NextState) -> bool:
+        key = (owner.namespace, owner.name)
+        changed = await self._apply_all(key, wanted.manifests)
+        return await self._remove_all(key, wanted.removals) or changed
 
     async def _apply_all(self, key: Key, manifests: tuple[Manifest, ...]) -> bool:
         changed = False
@@ -113,7 +138,10 @@ class Reconciler:
         observed = self._cache.child(kind, key, manifest["metadata"]["name"])
         if observed is not None and difference(manifest, with_type(kind, observed)) is None:
             return False
-        stored = await self._kube.apply(manifest)
+        try:
+            stored = await self._kube.apply(manifest)
+        except ApiRefused as refused:
+            raise ChildRefused(f"{kind.name} {manifest['metadata']['name']}: {refused}") from refused
         self._meters.writes.labels(kind.name).inc()
         self._cache.put(kind, stored)
         return True
@@ -126,22 +154,36 @@ class Reconciler:
             self._cache.forget(kind, key, removal.name)
         return bool(removals)
 
-    async def _report(self, world: World, status: InferenceServiceStatus) -> None:
+    def _read_status(self, owner: Owner) -> InferenceServiceStatus:
+        """As it was last written, perhaps a moment ago by this very pass."""
+        body = self._cache.service((owner.namespace, owner.name))
+        return parse_status(dict(body.get("status", {}))) if body else InferenceServiceStatus()
+
+    async def _report(self, owner: Owner, status: InferenceServiceStatus) -> None:
         """Written only when it differs from what was written last."""
-        key = (world.owner.namespace, world.owner.name)
-        before = self._latest_status(key, world)
+        key = (owner.namespace, owner.name)
+        before = self._read_status(owner)
         if before == status:
             return
-        stored = await self._kube.apply_status(world.owner, status)
+        stored = await self._kube.apply_status(owner, status)
+        if stored is None:
+            self._cache.forget(INFERENCE_SERVICES, key, owner.name)
+            return
         self._meters.writes.labels(INFERENCE_SERVICES.name).inc()
         self._cache.put(INFERENCE_SERVICES, stored)
         for draft in draft_events(before, status):
             logger.info(draft.message, extra={"namespace": key[0], "service": key[1], "reason": draft.reason})
-            await self._kube.tell(world.owner, draft, now=self._clock())
+            await self._kube.tell(owner, draft, now=self._clock())
 
-    def _latest_status(self, key: Key, world: World) -> InferenceServiceStatus:
-        body = self._cache.service(key)
-        return parse_status(dict(body.get("status", {}))) if body else world.status
+
+def conflict_refusal(kind: Kind, name: str, found: Mapping[str, Any]) -> Refusal:
+    """Somebody else's object, or one that an InferenceService of the same name has left behind for now."""
+    references = found["metadata"].get("ownerReferences", ())
+    if any(one["kind"] == INFERENCE_SERVICES.name for one in references):
+        message = f"{kind.name} {name} of an earlier InferenceService is still being deleted"
+        return Refusal(reason="WaitingForDeletion", message=message, lasting=False)
+    message = f"{kind.name} {name} exists and belongs to somebody else; rename or delete it"
+    return Refusal(reason="NameConflict", message=message)
 
 
 def with_type(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:

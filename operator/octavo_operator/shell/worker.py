@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 from octavo_operator.shell.cache import Key
+from octavo_operator.shell.kube import ApiRefused
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Pass, Reconciler
@@ -63,6 +64,11 @@ class Workers:
         started = time.monotonic()
         try:
             outcome = await self._reconciler.reconcile(key)
+        except (ApiRefused, OSError, TimeoutError) as error:
+            self._meters.passes.labels("refused").inc()
+            place = {"namespace": key[0], "service": key[1], "seconds": round(self._queue.retry(key), 1)}
+            logger.warning("the API server did not do it: %s", error, extra=place)
+            return
         except Exception:
             delay = self._queue.retry(key)
             self._meters.passes.labels("error").inc()

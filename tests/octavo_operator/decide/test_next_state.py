@@ -10,7 +10,7 @@ import pytest
 from octavo_operator.api.status import Condition, InferenceServiceStatus
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, decide_next_state
-from octavo_operator.decide.report import build_first_status
+from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import World
@@ -161,6 +161,15 @@ def test_first_status_of_a_new_generation_is_not_ready() -> None:
     assert conditions["Ready"].status == "Unknown"
     assert conditions["Available"].observed_generation == 1
     assert kstatus(first, 2) == "InProgress"
+
+
+def test_status_of_an_unreadable_object_stalls_and_leaves_the_rest() -> None:
+    ready = decide(serving()).status
+    invalid = build_invalid_status(ready, generation=2, message="spec.replicas: got 0", now=NOW)
+    conditions = by_type(invalid)
+    assert (conditions["Ready"].status, conditions["Stalled"].status) == ("False", "True")
+    assert kstatus(invalid, 2) == "Failed"
+    assert invalid.model == ready.model
 
 
 def test_children_come_in_an_order_that_loses_no_promise() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from octavo.errors import InvalidSpec
 from octavo.planning import MemoryPlan
 from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
@@ -152,6 +153,28 @@ def test_world_is_read_back_as_it_was_built() -> None:
     assert world.numbers == {revision.hash: 3}
     assert world.proven == {revision.hash}
     assert world.revisions[revision.hash].revision == revision
+
+
+def test_world_remembers_what_served_when_somebody_meddles_with_the_service() -> None:
+    revision = make_revision()
+    stored = stored_body(build_controller_revision(OWNER, revision, number=1, proven_at="T"))
+    meddled = build_service(OWNER, port=8000, serving="another")
+    body = {**service_body(), "status": {"currentRevision": revision.hash}}
+    for services in ((), (meddled,)):
+        world = parse_world(body, Children(revisions=(stored,), services=services))
+        assert world.selected == revision.hash
+
+
+def test_world_refuses_what_a_hand_has_made_of_it() -> None:
+    pins = build_pins(OWNER, ())
+    pins["data"]["pins.json"] = "[{]"
+    with pytest.raises(InvalidSpec, match=r"ConfigMap chat-pins.*delete the ConfigMap"):
+        parse_world(service_body(), Children(config_maps=(pins,)))
+
+
+def test_world_refuses_a_spec_that_an_older_schema_let_through() -> None:
+    with pytest.raises(InvalidSpec, match=r"spec\.replicas: .* got 0"):
+        parse_world(service_body(replicas=0), Children())
 
 
 def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:
