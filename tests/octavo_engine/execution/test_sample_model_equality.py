@@ -20,7 +20,7 @@ from tests.octavo_engine.oracle import (
 )
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
-NUM_TOKENS = 16
+NUM_TOKENS = 24
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def oracle(model_dir: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def prompted(oracle: Any) -> list[Prompted]:
-    prompts = random_prompts(20, vocab_size=49_000, shortest=2, longest=48)
+    prompts = random_prompts(20, vocab_size=49_000, shortest=2, longest=34)
     return [Prompted(prompt, oracle_greedy(oracle, prompt, NUM_TOKENS)) for prompt in prompts]
 
 
@@ -46,7 +46,7 @@ def prompted(oracle: Any) -> list[Prompted]:
         pytest.param(1, 400, False, id="one token a step"),
         pytest.param(7, 400, False, id="chunks of 7"),
         pytest.param(64, 400, False, id="chunks of 64"),
-        pytest.param(64, 10, True, id="preempted"),
+        pytest.param(64, 8, True, id="preempted"),
     ],
 )
 def test_sample_model_generates_what_transformers_generates(
