@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,7 +33,7 @@ from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
 from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenEvent
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
-from octavo_engine.scheduling.scheduler import Scheduler, SchedulerLimits, SequenceUpdate
+from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
 from octavo_engine.scheduling.sequence import Sequence, StopConditions
 
 Progress = Callable[[str, float], None]
@@ -57,6 +58,8 @@ class LLMEngine:
         self._scheduler = scheduler
         self._max_waiting = max_waiting
         self._sampling: dict[str, _Sampling] = {}
+        self._arrivals: dict[str, float] = {}  # of requests that were never admitted yet
+        self._queue_seconds: dict[str, float] = {}  # of requests that gave no event yet
         self._num_added = 0
         self._steps = 0
         self._step_seconds = 0.0
@@ -104,6 +107,7 @@ class LLMEngine:
         self._sampling[request.request_id] = _Sampling(
             request.params, int.from_bytes(os.urandom(8)) if seed is None else seed
         )
+        self._arrivals[request.request_id] = request.arrival
         self._scheduler.add(self._sequence_of(request))
         self._num_added += 1
         return None
@@ -127,11 +131,15 @@ class LLMEngine:
     def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort") -> None:
         """End a request from outside; nothing happens if it has ended already. No event follows."""
         self._scheduler.finish(request_id, reason)
-        self._sampling.pop(request_id, None)
+        self._forget(request_id)
 
     def has_work(self) -> bool:
         """Whether a step would do something."""
         return self._scheduler.has_work()
+
+    def _forget(self, request_id: str) -> None:
+        for known in (self._sampling, self._arrivals, self._queue_seconds):
+            known.pop(request_id, None)
 
     # One step -----------------------------------------------------------------------------------
 
@@ -140,6 +148,7 @@ class LLMEngine:
         scheduled = self._scheduler.schedule()
         if not scheduled:
             return []
+        self._note_admissions(scheduled, now)
         started = time.perf_counter()
         layout = build_batch_layout(
             scheduled, groups=self._scheduler.groups, block_size=self._facts.block_size
@@ -154,6 +163,12 @@ class LLMEngine:
         self._steps += 1
         self._step_seconds += time.perf_counter() - started
         return events
+
+    def _note_admissions(self, scheduled: SequenceOf[ScheduledSequence], now: float) -> None:
+        for item in scheduled:
+            arrival = self._arrivals.pop(item.sequence.request_id, None)
+            if arrival is not None:
+                self._queue_seconds[item.sequence.request_id] = max(0.0, now - arrival)
 
     def _compute(self, layout: BatchLayout) -> dict[str, SampledToken]:
         logits = self._runner.run(layout)
@@ -178,7 +193,7 @@ class LLMEngine:
         failed = [name for name, result in results.items() if result.token_id is None]
         for request_id in failed:
             self._scheduler.finish(request_id, "error")
-            self._sampling.pop(request_id, None)
+            self._forget(request_id)
         self._failed_rows += len(failed)
         message = f"the model's scores are not finite in {self._facts.dtype}"
         return [
@@ -188,14 +203,16 @@ class LLMEngine:
 
     def _event(self, update: SequenceUpdate, result: SampledToken) -> TokenEvent:
         sequence = update.sequence
+        queue_seconds = self._queue_seconds.pop(sequence.request_id, None)
         if update.finish_reason is not None:
-            self._sampling.pop(sequence.request_id, None)
+            self._forget(sequence.request_id)
         return TokenEvent(
             request_id=sequence.request_id,
             token_ids=(update.token_id,),
             logprobs=() if result.logprob is None else (result.logprob,),
             finish_reason=update.finish_reason,
             num_cached_tokens=sequence.num_cached_tokens,
+            queue_seconds=queue_seconds,
         )
 
     # Numbers ------------------------------------------------------------------------------------

@@ -62,12 +62,12 @@ class CompletionFormat:
     def _logprobs(self, entries: Sequence[PlacedLogprob]) -> Json | None:
         if not self._with_logprobs:
             return None
-        text_of = self._tokenizer.token_text
+        label = self._tokenizer.token_label
         return {
-            "tokens": [text_of(entry.logprob.token_id) for entry in entries],
+            "tokens": [label(entry.logprob.token_id) for entry in entries],
             "token_logprobs": [_finite(entry.logprob.logprob) for entry in entries],
             "top_logprobs": [
-                {text_of(token_id): _finite(value) for token_id, value in entry.logprob.top}
+                {label(token_id): _finite(value) for token_id, value in entry.logprob.top}
                 for entry in entries
             ],
             "text_offset": [entry.text_offset for entry in entries],

@@ -67,6 +67,13 @@ class TextTokenizer:
         anchor = self.decode([self._anchor], skip_special_tokens=False)
         return self.decode([self._anchor, token_id], skip_special_tokens=False)[len(anchor) :]
 
+    def token_label(self, token_id: int) -> str:
+        """A name that tells tokens apart: a part of a character is written as `bytes:\\xf0`."""
+        text = self.token_text(token_id)
+        if "\ufffd" not in text:
+            return text
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.token_bytes(token_id))
+
     def token_bytes(self, token_id: int) -> bytes:
         """The UTF-8 bytes a token stands for, also where they are a part of a character only."""
         text = self.token_text(token_id)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ CHATML = (
     "{{ 'assistant:' }}"
 )
 SOON_SECONDS = 10.0
+ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 1000, "ignore_eos": True}
 
 
 def write_text_files(
@@ -92,6 +94,16 @@ def parse_event(line: str) -> Any:
     assert line.startswith("data: "), line
     content = line.removeprefix("data: ")
     return content if content == "[DONE]" else json.loads(content)
+
+
+def leave_after(server: RunningServer, seconds: float, **body: Any) -> None:
+    """Send a request on a socket of its own and close it without reading an answer."""
+    host, port = server.url.removeprefix("http://").split(":")
+    content = httpx.Request("POST", server.url, json={**ENDLESS, **body}).content
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(head.encode() + content)
+        time.sleep(seconds)
 
 
 def eventually(holds: Callable[[], bool], within: float = SOON_SECONDS) -> None:

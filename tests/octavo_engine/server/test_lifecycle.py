@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from typing import Any
 
 import httpx
 import openai
@@ -13,19 +11,7 @@ import pytest
 
 from octavo_engine.server.lifecycle import DrainTimes
 from tests.octavo_engine.server.conftest import StartServer
-from tests.octavo_engine.server.running_server import MODEL, RunningServer, eventually, parse_event
-
-ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 1000, "ignore_eos": True}
-
-
-def leave_after(server: RunningServer, seconds: float, **body: Any) -> None:
-    """Send a request on a socket of its own and close it without reading an answer."""
-    host, port = server.url.removeprefix("http://").split(":")
-    content = httpx.Request("POST", server.url, json={**ENDLESS, **body}).content
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
-    with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(head.encode() + content)
-        time.sleep(seconds)
+from tests.octavo_engine.server.running_server import ENDLESS, MODEL, eventually, leave_after, parse_event
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -69,3 +69,9 @@ def test_generation_defaults_come_from_the_file(
     if content is not None:
         (tmp_path / "generation_config.json").write_text(json.dumps(content))
     assert load_generation_defaults(tmp_path) == expected
+
+
+def test_token_label_tells_parts_of_characters_apart() -> None:
+    byte_level = text_tokenizer(byte_level_tokenizer())
+    assert byte_level.token_label(FIRST_BYTE_ID + 0xF0) == "bytes:\\xf0"
+    assert byte_level.token_label(FIRST_BYTE_ID + 97) == "a"
