@@ -8,7 +8,7 @@ list of layers, each with its own caches and weights.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from octavo.config_fields import ConfigFields, shown
 from octavo.dtypes import parse_model_dtype
@@ -18,6 +18,8 @@ from octavo.families.nested import other_parts, text_part
 from octavo.families.registry import FAMILIES, TYPE_OF_CLASS, UNSUPPORTED_REASONS
 from octavo.layers import Confidence, Layer, Weight
 from octavo.model_shape import ModelShape
+from octavo.quantization import Quantization
+from octavo.quantization_config import read_quantization
 
 _KNOWN_FIELDS = (
     "architectures",
@@ -49,7 +51,9 @@ class ModelArchitecture:
     layers: tuple[Layer, ...]
     outside: tuple[Weight, ...]
     widest_activation: int
+    quantization: Quantization | None
     params_known: bool
+    """False: some part's weights are not described, so that sums are a lower bound."""
     confidence: Confidence
     notes: tuple[str, ...]
 
@@ -69,8 +73,14 @@ def parse_architecture(config: Mapping[str, object]) -> ModelArchitecture | Unsu
         return Unsupported(model_type=model_type, reason=_unsupported_reason(model_type), known=_known(text))
     fields = ConfigFields(text, CLASS_DEFAULTS.get(family.defaults_of, {}))
     shape = family.parse(fields)
-    towers, notes = other_parts(config, shape.hidden_size)
-    return _assemble(model_type, fields, shape, tuple(towers), (*_default_notes(fields), *notes))
+    towers, other_notes = other_parts(config, shape.hidden_size)
+    shape = replace(
+        shape,
+        outside=(*shape.outside, *towers),
+        params_known=shape.params_known and not other_notes,
+        notes=(*shape.notes, *_default_notes(fields), *other_notes),
+    )
+    return _assemble(model_type, fields, shape)
 
 
 def _model_type(text: Mapping[str, object]) -> str:
@@ -102,24 +112,26 @@ def _default_notes(fields: ConfigFields) -> tuple[str, ...]:
     return (f"From the class defaults, not the file: {', '.join(filled)}.",) if filled else ()
 
 
-def _confidence(fields: ConfigFields, shape: ModelShape) -> Confidence:
+def _confidence(fields: ConfigFields, shape: ModelShape, quantization: Quantization | None) -> Confidence:
     """A file that omits its depth or width describes its class more than a model."""
+    if quantization is not None and not quantization.exact:
+        return "low"
     essential = ("num_hidden_layers", "hidden_size")
     if any(name in fields.defaulted for name in essential):
         return "medium" if shape.confidence == "high" else "low"
     return shape.confidence
 
 
-def _assemble(
-    model_type: str,
-    fields: ConfigFields,
-    shape: ModelShape,
-    towers: tuple[Weight, ...],
-    notes: tuple[str, ...],
-) -> ModelArchitecture:
+def _assemble(model_type: str, fields: ConfigFields, shape: ModelShape) -> ModelArchitecture:
     stored = parse_model_dtype(fields.values.get("torch_dtype") or fields.values.get("dtype"))
+    quantization = read_quantization(fields.values)
+    notes = shape.notes
     if stored is None:
-        notes = (*notes, "The configuration names no dtype; bfloat16 is assumed.")
+        notes += ("The configuration names no dtype; bfloat16 is assumed.",)
+    if quantization is not None and not quantization.exact:
+        notes += (
+            f"Quantization {quantization.method!r:.60} is not described: weights are sized as unquantized.",
+        )
     return ModelArchitecture(
         model_type=model_type,
         hidden_size=shape.hidden_size,
@@ -128,11 +140,12 @@ def _assemble(
         num_attention_heads=shape.num_attention_heads,
         dtype=stored or "bfloat16",
         layers=shape.layers,
-        outside=shape.outside + towers,
+        outside=shape.outside,
         widest_activation=shape.widest_activation,
+        quantization=quantization,
         params_known=shape.params_known,
-        confidence=_confidence(fields, shape),
-        notes=shape.notes + notes,
+        confidence=_confidence(fields, shape, quantization),
+        notes=notes,
     )
 
 

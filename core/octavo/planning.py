@@ -1,30 +1,52 @@
 """Will it fit, and what fits: architecture × memory × workload → a plan, or a no with ways out.
 
 A device's memory holds, in this order: the weights, the peak of one step, what the runtime itself
-takes, some headroom, and then as many KV blocks as the rest allows.
+takes, some headroom, and then as many KV blocks as the rest allows. With a pipeline each stage has
+its own sum, and the stage with the least room decides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from octavo.accelerators import Accelerator
-from octavo.activation import activation_bytes
+from octavo.activation import SAMPLER_BYTES_CPU, activation_bytes, gathered_attention_bytes
 from octavo.architecture import ModelArchitecture
-from octavo.dtypes import resolve_model_dtype
 from octavo.errors import InvalidSpec
-from octavo.kv_sizing import block_bytes, blocks_per_sequence, kv_bytes_per_token, resolve_kv_dtype
+from octavo.kv_groups import build_layout, elements_of, named_padding
+from octavo.kv_sizing import kv_bytes_per_token, resolve_dtype, resolve_kv_dtype
+from octavo.plan_terms import Terms, longest_context, plan_of, sequences_in
+from octavo.plan_values import Alternative, Infeasible, MemoryPlan, Workload
 from octavo.units import GIB, MIB, ceil_div, format_bytes, round_up
-from octavo.weights import weights_bytes
+from octavo.weights import stage_weights_bytes
 
-CPU_RUNTIME_BYTES: Final = 600 * MIB
-"""Resident size of an engine process before a model is loaded."""
-ACCELERATOR_RUNTIME_BYTES: Final = 1 * GIB
-"""Device memory outside the framework's allocator: context, libraries, communication buffers."""
-GRAPH_BYTES: Final = 512 * MIB
-"""Captured graphs of the decode batch sizes."""
-HEADROOM_DIVISOR: Final = 20
+__all__ = [
+    "Alternative",
+    "Infeasible",
+    "MemoryPlan",
+    "Workload",
+    "alternatives",
+    "headroom_bytes",
+    "plan_accelerator",
+    "plan_cpu",
+]
+
+CPU_RUNTIME_BYTES: Final = 320 * MIB
+"""What an engine process holds before a model is loaded and the kernel cannot take back: anonymous pages.
+
+Measured on 2025-11-29 with Python 3.11.2, torch 2.15, transformers 5.24 and FastAPI imported: 308 MiB,
+and 12 MiB for a tokenizer of 49,152 entries. Mapped library files (250 MiB) are not in it.
+"""
+ACCELERATOR_RUNTIME_BYTES: Final = 3 * GIB // 2
+"""Device memory outside the framework's allocator: context and libraries (1.79 GiB on an H100 in a log
+of vLLM 0.6.5, 0.35 GiB on an RTX 3090)."""
+COLLECTIVE_BYTES: Final = 1 * GIB
+"""Buffers of the collective library on each of several devices."""
+GRAPH_BYTES: Final = 3 * GIB // 4
+"""Captured graphs of the decode batches: 0.72 GiB in a log of vLLM 0.11 on an L40S."""
+HEADROOM_DIVISOR: Final = 50
 LEAST_HEADROOM_BYTES: Final = 64 * MIB
 LEAST_CONTEXT: Final = 256
 """A context below this serves nobody; a plan that could offer no more is a no."""
@@ -32,137 +54,275 @@ DEFAULT_CONTEXT: Final = 2048
 """For a model that states no longest context."""
 MOST_SEQUENCES_CPU: Final = 64
 MOST_SEQUENCES_ACCELERATOR: Final = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """What is to be served; None means: from the model or from the plan."""
-
-    max_model_len: int | None = None
-    max_num_batched_tokens: int = 512
-    max_num_seqs: int | None = None
-    for_sequences: int = 4
-    """Full-length sequences to make room for where the memory is derived."""
-    kv_dtype: str = "auto"
-    dtype: str = "auto"
-    block_size: int = 16
-    lengths: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in (
-            "max_num_batched_tokens",
-            "for_sequences",
-            "block_size",
-            "max_model_len",
-            "max_num_seqs",
-        ):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidSpec(f"{name}: must be at least 1, got {value}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPlan:
-    """Where each byte goes. On a CPU the device is the pod, its memory the pod's limit."""
-
-    device: str
-    devices: int
-    device_memory_bytes: int
-    memory_request_bytes: int
-    memory_limit_bytes: int
-    weights_bytes: int
-    activation_bytes: int
-    runtime_bytes: int
-    headroom_bytes: int
-    kv_budget_bytes: int
-    block_size: int
-    block_bytes: int
-    kv_bytes_per_token: int
-    kv_blocks: int
-    kv_tokens: int
-    full_length_sequences: int
-    max_num_seqs: int
-    max_model_len: int
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infeasible:
-    """Why nothing can be served so, and what would help."""
-
-    reason: str
-    message: str
-    need_bytes: int
-    have_bytes: int
-    max_model_len_that_fits: int | None
-    ways_out: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Terms:
-    """What does not depend on how much memory there is."""
-
-    device: str
-    weights: int
-    activation: int
-    runtime: int
-    bytes_per_token: int
-    block_bytes: int
-    block_size: int
-    max_num_seqs: int
-    context: int
-    notes: tuple[str, ...]
-
-    @property
-    def fixed(self) -> int:
-        return self.weights + self.activation + self.runtime
-
-    def blocks_for(self, num_tokens: int, num_sequences: int = 1) -> int:
-        return num_sequences * blocks_per_sequence(num_tokens, block_size=self.block_size)
+DEVICE_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
+"""Tried in this order for the fewest that fit."""
+DEVICES_PER_NODE: Final = 8
+"""Tensor parallelism stays within a node; beyond it, pipeline stages."""
 
 
 def headroom_bytes(memory_bytes: int) -> int:
-    """Left free for what no term foresees: fragmentation, buffers, a burst of requests."""
+    """Left free for what no term foresees: allocator slack, buffers of requests, the tokenizer's threads."""
     return max(LEAST_HEADROOM_BYTES, memory_bytes // HEADROOM_DIVISOR)
+
+
+# A pod on a CPU -----------------------------------------------------------------------------------
 
 
 def plan_cpu(
     arch: ModelArchitecture, workload: Workload, *, memory_limit_bytes: int | None
 ) -> MemoryPlan | Infeasible:
     """Plan one engine pod on a CPU; without a limit, derive one that holds `for_sequences` sequences."""
-    terms = _cpu_terms(arch, workload)
     refusal = _beyond_the_model(arch, workload)
     if refusal is not None:
         return refusal
+    terms = _cpu_terms(arch, workload)
     limit = memory_limit_bytes or _derived_limit(terms, workload.for_sequences)
-    budget = limit - headroom_bytes(limit) - terms.fixed
-    fitted = _fit_context(terms, workload, budget, limit)
+    budget = limit - headroom_bytes(limit) - terms.fixed_bytes
+    fitted = _fit_context(terms, workload, budget, limit, need=lambda t: _derived_limit(t, 1))
     if isinstance(fitted, Infeasible):
-        return fitted
-    return _plan_of(fitted, budget, limit)
+        return replace(
+            fitted, ways_out=(*fitted.ways_out, f"memory of at least {fitted.need_bytes // MIB}Mi")
+        )
+    return plan_of(fitted, budget, memory=limit, headroom=headroom_bytes(limit))
 
 
-def _cpu_terms(arch: ModelArchitecture, workload: Workload) -> _Terms:
-    dtype = resolve_model_dtype(arch.dtype, workload.dtype)
+def _cpu_terms(arch: ModelArchitecture, workload: Workload) -> Terms:
+    dtype = resolve_dtype(arch, workload.dtype)
     kv_dtype = resolve_kv_dtype(arch, workload.kv_dtype, workload.dtype)
     sequences = workload.max_num_seqs or MOST_SEQUENCES_CPU
-    return _Terms(
-        device="cpu",
-        weights=weights_bytes(arch, dtype=dtype),
-        activation=activation_bytes(
-            arch,
-            dtype=dtype,
+    terms = _terms(arch, workload, device="cpu", max_num_seqs=sequences)
+    step = activation_bytes(
+        arch,
+        dtype=dtype,
+        max_num_batched_tokens=workload.max_num_batched_tokens,
+        max_num_seqs=sequences,
+        sampler_bytes=SAMPLER_BYTES_CPU,
+    )
+    attention = gathered_attention_bytes(
+        arch,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        context=terms.context,
+        max_num_batched_tokens=workload.max_num_batched_tokens,
+    )
+    return replace(terms, activation=step + attention, runtime=CPU_RUNTIME_BYTES)
+
+
+def _derived_limit(terms: Terms, sequences: int) -> int:
+    """The least whole MiB whose rest, after headroom, holds so many full-length sequences."""
+    need = terms.fixed_bytes + terms.bytes_for(terms.context, sequences)
+    generous = ceil_div(need * HEADROOM_DIVISOR, HEADROOM_DIVISOR - 1)
+    return round_up(max(generous, need + LEAST_HEADROOM_BYTES), MIB)
+
+
+# Accelerators -------------------------------------------------------------------------------------
+
+
+def plan_accelerator(
+    arch: ModelArchitecture,
+    workload: Workload,
+    *,
+    accelerator: Accelerator,
+    devices: int | None,
+    memory_percent: int = 90,
+    tensor_parallel: int | None = None,
+) -> MemoryPlan | Infeasible:
+    """Plan one replica on accelerators; without a count, the smallest that fits."""
+    if not 1 <= memory_percent <= 100:
+        raise InvalidSpec(f"memory_percent: must lie between 1 and 100, got {memory_percent}")
+    attempt = _Attempt(arch, accelerator, memory_percent, tensor_parallel)
+    counts = (devices,) if devices is not None else attempt.counts()
+    answers = (attempt.on(count, workload) for count in counts)
+    answer = next((a for a in answers if isinstance(a, MemoryPlan)), None)
+    if answer is not None:
+        return answer
+    refusal = attempt.on(counts[0], workload)
+    assert isinstance(refusal, Infeasible), "the same attempt just failed"
+    if refusal.have_bytes == 0:  # beyond the model itself: no memory helps
+        return refusal
+    return replace(refusal, ways_out=(*refusal.ways_out, *_ways_out(attempt, counts[-1], workload)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """Plans of one model on one kind of device, for several counts and workloads."""
+
+    arch: ModelArchitecture
+    accelerator: Accelerator
+    percent: int
+    tensor_parallel: int | None
+
+    def counts(self) -> tuple[int, ...]:
+        """Device counts worth trying."""
+        if self.tensor_parallel is None:
+            return DEVICE_COUNTS
+        return tuple(self.tensor_parallel * stages for stages in (1, 2, 3, 4, 6, 8))
+
+    def on(self, devices: int, workload: Workload) -> MemoryPlan | Infeasible:
+        """The plan of the stage with the least room."""
+        refusal = _beyond_the_model(self.arch, workload)
+        if refusal is not None:
+            return refusal
+        parallel = self.tensor_parallel or largest_tensor_parallel(self.arch, devices)
+        stages = _stages(self.arch, devices, parallel)
+        plans = [self._stage(workload, stage, devices, parallel, len(stages)) for stage in stages]
+        return _worst(plans)
+
+    def _stage(
+        self, workload: Workload, layers: range, devices: int, parallel: int, stages: int
+    ) -> MemoryPlan | Infeasible:
+        sequences = workload.max_num_seqs or MOST_SEQUENCES_ACCELERATOR
+        terms = _terms(
+            self.arch,
+            workload,
+            device=self.accelerator.name,
+            max_num_seqs=sequences,
+            tensor_parallel=parallel,
+            layers=layers,
+        )
+        step = activation_bytes(
+            self.arch,
+            dtype=resolve_dtype(self.arch, workload.dtype),
             max_num_batched_tokens=workload.max_num_batched_tokens,
             max_num_seqs=sequences,
-        ),
-        runtime=CPU_RUNTIME_BYTES,
-        bytes_per_token=kv_bytes_per_token(arch, kv_dtype=kv_dtype),
-        block_bytes=block_bytes(arch, kv_dtype=kv_dtype, block_size=workload.block_size),
-        block_size=workload.block_size,
-        max_num_seqs=sequences,
-        context=workload.max_model_len or arch.max_position_embeddings or DEFAULT_CONTEXT,
-        notes=arch.notes,
+        )
+        runtime = ACCELERATOR_RUNTIME_BYTES + GRAPH_BYTES + (COLLECTIVE_BYTES if devices > 1 else 0)
+        terms = replace(terms, activation=step, runtime=runtime, devices=devices, pipeline_parallel=stages)
+        memory = self.accelerator.memory_bytes
+        usable = memory * self.percent // 100
+        budget = usable - terms.fixed_bytes
+        fitted = _fit_context(
+            terms,
+            workload,
+            budget,
+            usable,
+            need=lambda t: t.fixed_bytes + t.bytes_for(t.context, 1),
+        )
+        if isinstance(fitted, Infeasible):
+            return fitted
+        return plan_of(fitted, budget, memory=memory, headroom=memory - usable)
+
+
+def largest_tensor_parallel(arch: ModelArchitecture, devices: int) -> int:
+    """The most devices of a node that divide both the query heads and the count; the rest are stages.
+
+    >>> # 40 heads on 6 devices: 2 devices for each of 3 stages
+    """
+    fitting = (
+        size
+        for size in range(min(devices, DEVICES_PER_NODE), 0, -1)
+        if devices % size == 0 and arch.num_attention_heads % size == 0
     )
+    return next(fitting, 1)
+
+
+def _stages(arch: ModelArchitecture, devices: int, parallel: int) -> list[range]:
+    """Layers of each pipeline stage: as equal as can be, the later middle stages take the rest."""
+    if devices < 1 or parallel < 1 or devices % parallel:
+        raise InvalidSpec(f"devices: {devices} is no multiple of tensor_parallel {parallel}")
+    stages = devices // parallel
+    if stages > arch.num_layers:
+        raise InvalidSpec(f"devices: {stages} pipeline stages are more than the {arch.num_layers} layers")
+    sizes = [arch.num_layers // stages] * stages
+    for extra in range(arch.num_layers % stages):
+        sizes[-2 - extra] += 1
+    starts = [sum(sizes[:index]) for index in range(stages)]
+    return [range(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _worst(plans: list[MemoryPlan | Infeasible]) -> MemoryPlan | Infeasible:
+    refusals = [plan for plan in plans if isinstance(plan, Infeasible)]
+    if refusals:
+        return max(refusals, key=lambda refusal: refusal.need_bytes - refusal.have_bytes)
+    feasible = [plan for plan in plans if isinstance(plan, MemoryPlan)]
+    context = min(plan.max_model_len for plan in feasible)
+    longest = min(plan.max_model_len_that_fits for plan in feasible)
+    worst = min(feasible, key=lambda plan: (plan.full_length_sequences, plan.kv_tokens))
+    return replace(worst, max_model_len=context, max_model_len_that_fits=longest)
+
+
+def _ways_out(attempt: _Attempt, tried: int, workload: Workload) -> tuple[str, ...]:
+    """More devices, FP8 keys and values: whichever would do."""
+    ways = []
+    more = (count for count in attempt.counts() if count > tried)
+    enough = next((n for n in more if isinstance(_tried(attempt, n, workload), MemoryPlan)), None)
+    if enough is not None:
+        ways.append(f"{enough} × {attempt.accelerator.name}")
+    if workload.kv_dtype not in ("fp8", "int8"):
+        smaller = _tried(attempt, tried, replace(workload, kv_dtype="fp8"))
+        if isinstance(smaller, MemoryPlan):
+            ways.append("an FP8 KV cache")
+    return tuple(ways)
+
+
+def _tried(attempt: _Attempt, devices: int, workload: Workload) -> MemoryPlan | Infeasible | None:
+    """A trial that cannot be laid out (more stages than layers) counts as none."""
+    try:
+        return attempt.on(devices, workload)
+    except InvalidSpec:
+        return None
+
+
+def alternatives(
+    arch: ModelArchitecture, workload: Workload, plan: MemoryPlan, *, accelerator: Accelerator, percent: int
+) -> tuple[Alternative, ...]:
+    """What FP8 keys and values, or twice the devices, would give instead of this plan."""
+    attempt = _Attempt(arch, accelerator, percent, None)
+    trials = {f"{2 * plan.devices} × {accelerator.name}": _tried(attempt, 2 * plan.devices, workload)}
+    if workload.kv_dtype not in ("fp8", "int8"):
+        same = _Attempt(arch, accelerator, percent, plan.tensor_parallel)
+        trials["FP8 KV cache"] = _tried(same, plan.devices, replace(workload, kv_dtype="fp8"))
+    return tuple(
+        Alternative(
+            change=change,
+            kv_tokens=trial.kv_tokens,
+            full_length_sequences=trial.full_length_sequences,
+            max_model_len_that_fits=trial.max_model_len_that_fits,
+        )
+        for change, trial in trials.items()
+        if isinstance(trial, MemoryPlan)
+    )
+
+
+# Both ---------------------------------------------------------------------------------------------
+
+
+def _terms(
+    arch: ModelArchitecture,
+    workload: Workload,
+    *,
+    device: str,
+    max_num_seqs: int,
+    tensor_parallel: int = 1,
+    layers: range | None = None,
+) -> Terms:
+    """What does not depend on how much memory there is, for one stage."""
+    elements = elements_of(
+        arch, kv_dtype=workload.kv_dtype, dtype=workload.dtype, tensor_parallel=tensor_parallel
+    )
+    chosen = layers if layers is not None else range(arch.num_layers)
+    layout = build_layout(arch, elements, block_size=workload.block_size, layers=chosen)
+    notes = (*arch.notes, *named_padding(layout), *_uneven_heads(arch, tensor_parallel))
+    return Terms(
+        device=device,
+        weights=stage_weights_bytes(arch, chosen, dtype=workload.dtype, tensor_parallel=tensor_parallel),
+        layout=layout,
+        bytes_per_token=kv_bytes_per_token(
+            arch, kv_dtype=workload.kv_dtype, dtype=workload.dtype, tensor_parallel=tensor_parallel
+        ),
+        max_num_seqs=max_num_seqs,
+        chunk=workload.max_num_batched_tokens,
+        context=workload.max_model_len or arch.max_position_embeddings or DEFAULT_CONTEXT,
+        model_context=arch.max_position_embeddings or DEFAULT_CONTEXT,
+        tensor_parallel=tensor_parallel,
+        notes=notes,
+    )
+
+
+def _uneven_heads(arch: ModelArchitecture, tensor_parallel: int) -> tuple[str, ...]:
+    if arch.num_attention_heads % tensor_parallel == 0:
+        return ()
+    return (f"Engines refuse to cut {arch.num_attention_heads} query heads {tensor_parallel} ways.",)
 
 
 def _beyond_the_model(arch: ModelArchitecture, workload: Workload) -> Infeasible | None:
@@ -180,23 +340,18 @@ def _beyond_the_model(arch: ModelArchitecture, workload: Workload) -> Infeasible
     )
 
 
-def _derived_limit(terms: _Terms, sequences: int) -> int:
-    """The least whole MiB whose rest, after headroom, holds so many full-length sequences."""
-    need = terms.fixed + terms.blocks_for(terms.context, sequences) * terms.block_bytes
-    generous = ceil_div(need * HEADROOM_DIVISOR, HEADROOM_DIVISOR - 1)
-    return round_up(max(generous, need + LEAST_HEADROOM_BYTES), MIB)
-
-
-def _fit_context(terms: _Terms, workload: Workload, budget: int, have: int) -> _Terms | Infeasible:
+def _fit_context(
+    terms: Terms, workload: Workload, budget: int, have: int, *, need: Callable[[Terms], int]
+) -> Terms | Infeasible:
     """The terms with a context that fits; an unset one is lowered, one set by hand is refused."""
-    blocks = max(0, budget) // terms.block_bytes if terms.block_bytes else terms.blocks_for(terms.context)
-    if terms.blocks_for(terms.context) <= blocks:
+    if sequences_in(terms, budget, terms.context) >= 1:
         return terms
-    fits = blocks * terms.block_size
+    fits = longest_context(terms, budget, terms.context)
     if fits < min(LEAST_CONTEXT, terms.context):
-        return _no_memory(terms, have)
+        least = replace(terms, context=min(LEAST_CONTEXT, terms.context))
+        return _no_memory(terms, need(least), have)
     if workload.max_model_len is not None:
-        return _context_too_long(terms, have, fits)
+        return _context_too_long(terms, need(terms), have, fits)
     note = (
         f"max_model_len is lowered from the model's {terms.context} to {fits}: "
         f"the KV cache has {format_bytes(budget)}."
@@ -204,24 +359,22 @@ def _fit_context(terms: _Terms, workload: Workload, budget: int, have: int) -> _
     return replace(terms, context=fits, notes=(*terms.notes, note))
 
 
-def _no_memory(terms: _Terms, have: int) -> Infeasible:
-    need = _derived_limit(replace(terms, context=min(LEAST_CONTEXT, terms.context)), 1)
+def _no_memory(terms: Terms, need: int, have: int) -> Infeasible:
     return Infeasible(
         reason="InsufficientMemory",
         message=(
             f"{format_bytes(terms.weights)} of weights, {format_bytes(terms.activation)} for one step and "
-            f"{format_bytes(terms.runtime)} of runtime need at least {format_bytes(need)} with the smallest "
-            f"KV cache; there are {format_bytes(have)}. Give {format_bytes(need)} or more."
+            f"{format_bytes(terms.runtime)} of runtime need at least {format_bytes(need)} on each device "
+            f"with the smallest KV cache; there are {format_bytes(have)}."
         ),
         need_bytes=need,
         have_bytes=have,
         max_model_len_that_fits=None,
-        ways_out=(f"memory of at least {need // MIB}Mi",),
+        ways_out=(),
     )
 
 
-def _context_too_long(terms: _Terms, have: int, fits: int) -> Infeasible:
-    need = _derived_limit(terms, 1)
+def _context_too_long(terms: Terms, need: int, have: int, fits: int) -> Infeasible:
     return Infeasible(
         reason="ContextTooLong",
         message=(
@@ -231,90 +384,5 @@ def _context_too_long(terms: _Terms, have: int, fits: int) -> Infeasible:
         need_bytes=need,
         have_bytes=have,
         max_model_len_that_fits=fits,
-        ways_out=(f"max_model_len {fits}", f"memory of at least {need // MIB}Mi"),
-    )
-
-
-def _plan_of(terms: _Terms, budget: int, limit: int) -> MemoryPlan:
-    blocks = budget // terms.block_bytes
-    return MemoryPlan(
-        device=terms.device,
-        devices=1,
-        device_memory_bytes=limit,
-        memory_request_bytes=limit,
-        memory_limit_bytes=limit,
-        weights_bytes=terms.weights,
-        activation_bytes=terms.activation,
-        runtime_bytes=terms.runtime,
-        headroom_bytes=headroom_bytes(limit),
-        kv_budget_bytes=budget,
-        block_size=terms.block_size,
-        block_bytes=terms.block_bytes,
-        kv_bytes_per_token=terms.bytes_per_token,
-        kv_blocks=blocks,
-        kv_tokens=blocks * terms.block_size,
-        full_length_sequences=blocks // terms.blocks_for(terms.context),
-        max_num_seqs=min(terms.max_num_seqs, blocks),
-        max_model_len=terms.context,
-        notes=terms.notes,
-    )
-
-
-def plan_accelerator(
-    arch: ModelArchitecture,
-    workload: Workload,
-    *,
-    accelerator: Accelerator,
-    devices: int | None,
-    memory_percent: int = 90,
-) -> MemoryPlan | Infeasible:
-    """Plan one replica on accelerators; without a count, the smallest that fits."""
-    counts = (devices,) if devices else (1, 2, 4, 8)
-    answer = _plan_devices(arch, workload, accelerator, counts[0], memory_percent)
-    for count in counts[1:]:
-        if isinstance(answer, MemoryPlan):
-            break
-        answer = _plan_devices(arch, workload, accelerator, count, memory_percent)
-    return answer
-
-
-def _plan_devices(
-    arch: ModelArchitecture, workload: Workload, accelerator: Accelerator, devices: int, percent: int
-) -> MemoryPlan | Infeasible:
-    refusal = _beyond_the_model(arch, workload)
-    if refusal is not None:
-        return refusal
-    terms = _accelerator_terms(arch, workload, accelerator, devices)
-    usable = accelerator.memory_bytes * percent // 100
-    budget = usable - terms.fixed
-    fitted = _fit_context(terms, workload, budget, usable)
-    if isinstance(fitted, Infeasible):
-        return fitted
-    plan = _plan_of(fitted, budget, accelerator.memory_bytes)
-    return replace(plan, devices=devices, headroom_bytes=accelerator.memory_bytes - usable)
-
-
-def _accelerator_terms(
-    arch: ModelArchitecture, workload: Workload, accelerator: Accelerator, devices: int
-) -> _Terms:
-    dtype = resolve_model_dtype(arch.dtype, workload.dtype)
-    kv_dtype = resolve_kv_dtype(arch, workload.kv_dtype, workload.dtype)
-    sequences = workload.max_num_seqs or MOST_SEQUENCES_ACCELERATOR
-    return replace(
-        _cpu_terms(arch, workload),
-        device=accelerator.name,
-        weights=weights_bytes(arch, dtype=dtype, tensor_parallel=devices),
-        activation=activation_bytes(
-            arch,
-            dtype=dtype,
-            max_num_batched_tokens=workload.max_num_batched_tokens,
-            max_num_seqs=sequences,
-            tensor_parallel=devices,
-        ),
-        runtime=ACCELERATOR_RUNTIME_BYTES * min(devices, 2) + GRAPH_BYTES,
-        bytes_per_token=kv_bytes_per_token(arch, kv_dtype=kv_dtype, tensor_parallel=devices),
-        block_bytes=block_bytes(
-            arch, kv_dtype=kv_dtype, block_size=workload.block_size, tensor_parallel=devices
-        ),
-        max_num_seqs=sequences,
+        ways_out=(f"max_model_len {fits}",),
     )
