@@ -77,7 +77,7 @@ def free_port() -> int:
 
 def install_definition(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(build_crd()))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/inferenceservices.octavo.dev")
+    wait_for(lambda: cluster.api().exists(f"{GROUPS[PLURAL]}/{PLURAL}"), "the definition to be served")
 
 
 class Refused(Exception):
@@ -156,6 +156,10 @@ class Stage:
             command = [sys.executable, "-m", "octavo_operator.shell"]
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
+    def require_operator(self) -> None:
+        """Waiting for one that has ended by itself would be in vain."""
+        assert self.process is None or self.process.poll() is None, f"the operator ended:\n{self.log()}"
+
     def stop_operator(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(number)
@@ -198,6 +202,12 @@ class Stage:
         if answer.is_error:
             raise Refused(answer.json()["message"])
 
+    def serve(self, commit: str, **spec: object) -> None:
+        """Apply, and play kubelet until the service is ready at this commit."""
+        self.apply(**spec)
+        self.make_ready(self.wait_pods(commit))
+        self.wait_condition("Ready", "True")
+
     def add_commit(self, note: str) -> str:
         files: dict[str, Path | bytes] = {
             "config.json": json.dumps(CONFIG).encode(),
@@ -227,6 +237,7 @@ class Stage:
         """Of the generation that is there now."""
 
         def read() -> Body | None:
+            self.require_operator()
             body = self.service(name)
             for one in body.get("status", {}).get("conditions", ()):
                 fits = one["type"] == kind and one["status"] == status and reason in (None, one["reason"])
@@ -245,6 +256,7 @@ class Stage:
 
     def wait_pods(self, commit: str, number: int = 1) -> list[Body]:
         def read() -> tuple[list[Body]] | None:
+            self.require_operator()
             pods = self.pods(commit)
             return (pods,) if len(pods) == number else None
 

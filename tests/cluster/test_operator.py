@@ -4,58 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import urllib.request
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from octavo import engine_contract as contract
-from tests.cluster.local.cluster import Cluster
-from tests.cluster.stage import REPO, Refused, Stage, install_definition, wait_for
-from tests.support.model_hub import HubStore, ModelHub, Weather
+from tests.cluster.stage import REPO, Stage, wait_for
+from tests.support.model_hub import Weather
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD_KINDS = ("deployments", "services", "configmaps", "controllerrevisions", "pods", "replicasets")
 CHILD_SELECTOR = "app.kubernetes.io/managed-by=octavo"
-
-
-@pytest.fixture(scope="session")
-def defined_cluster(light_cluster: Cluster) -> Cluster:
-    install_definition(light_cluster)
-    return light_cluster
-
-
-@pytest.fixture
-def quiet_stage(defined_cluster: Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """Without the operator running."""
-    store = HubStore(tmp_path / "hub")
-    with ModelHub(store) as hub:
-        stage = Stage(defined_cluster, f"test-{uuid4().hex[:8]}", store, hub, tmp_path)
-        stage.open()
-        try:
-            yield stage
-        finally:
-            stage.close()
-            print(stage.log())
-
-
-@pytest.fixture
-def stage(quiet_stage: Stage) -> Stage:
-    quiet_stage.start_operator()
-    return quiet_stage
-
-
-def serve(stage: Stage, commit: str, **spec: object) -> None:
-    """Apply and play kubelet until the service is ready at this commit."""
-    stage.apply(**spec)
-    stage.make_ready(stage.wait_pods(commit))
-    stage.wait_condition("Ready", "True")
 
 
 def test_operator_makes_children_and_a_plan_when_a_service_is_applied(stage: Stage) -> None:
@@ -93,7 +54,7 @@ def test_operator_makes_children_and_a_plan_when_a_service_is_applied(stage: Sta
 
 def test_operator_writes_nothing_but_status_to_the_users_object(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
 
     body = stage.service()
     fields = {entry["manager"]: entry for entry in body["metadata"]["managedFields"]}
@@ -108,7 +69,7 @@ def test_operator_writes_nothing_but_status_to_the_users_object(stage: Stage) ->
 def test_operator_is_silent_when_nothing_changes(stage: Stage) -> None:
     """A wrong comparison with what the API server stored would apply for ever, or after a restart."""
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
 
     def versions() -> dict[str, str]:
         kinds = ("deployments", "services", "configmaps", "controllerrevisions", "pods")
@@ -126,7 +87,7 @@ def test_operator_is_silent_when_nothing_changes(stage: Stage) -> None:
 
 def test_moving_branch_changes_nothing_when_the_words_stay(stage: Stage) -> None:
     first = stage.add_commit("first")
-    serve(stage, first)
+    stage.serve(first)
     second = stage.add_commit("second")
 
     stage.apply(replicas=3)
@@ -144,7 +105,7 @@ def test_edit_of_the_revision_rolls_over_when_the_candidate_is_ready(stage: Stag
     first = stage.add_commit("first")
     stage.store.tag(REPO, "v1", first)
     second = stage.add_commit("second")
-    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": "v1"})
+    stage.serve(first, model={"uri": f"hf://{REPO}", "revision": "v1"})
     (old,) = stage.pods(first)
     selector = stage.list("services", CHILD_SELECTOR)[0]["spec"]["selector"]
 
@@ -174,7 +135,7 @@ def test_revert_in_mid_rollout_keeps_the_serving_pod(stage: Stage) -> None:
     first = stage.add_commit("first")
     stage.store.tag(REPO, "v1", first)
     second = stage.add_commit("second")
-    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": "v1"})
+    stage.serve(first, model={"uri": f"hf://{REPO}", "revision": "v1"})
     (serving,) = stage.pods(first)
 
     stage.apply(model={"uri": f"hf://{REPO}", "revision": "main"})
@@ -188,7 +149,7 @@ def test_revert_in_mid_rollout_keeps_the_serving_pod(stage: Stage) -> None:
 
 def test_next_edit_wins_when_the_candidate_fails(stage: Stage) -> None:
     first = stage.add_commit("first")
-    serve(stage, first, model={"uri": f"hf://{REPO}", "revision": first})
+    stage.serve(first, model={"uri": f"hf://{REPO}", "revision": first})
     second, third = stage.add_commit("second"), stage.add_commit("third")
 
     stage.apply(model={"uri": f"hf://{REPO}", "revision": second})
@@ -261,7 +222,7 @@ def test_operator_refuses_with_reason_when_it_cannot_be(
 
 def test_hub_outage_unpins_nothing_and_mends_itself(stage: Stage) -> None:
     first = stage.add_commit("first")
-    serve(stage, first)
+    stage.serve(first)
     stage.store.set_weather(Weather(outage=True))
     stage.apply(replicas=2)
     stage.make_ready(stage.wait_pods(first, 2))
@@ -278,7 +239,7 @@ def test_hub_outage_unpins_nothing_and_mends_itself(stage: Stage) -> None:
 
 def test_restarted_operator_applies_what_was_edited_meanwhile(stage: Stage) -> None:
     first = stage.add_commit("first")
-    serve(stage, first)
+    stage.serve(first)
     second = stage.add_commit("second")
     stage.stop_operator(signal.SIGKILL)
     stage.apply(model={"uri": f"hf://{REPO}", "revision": second})
@@ -297,7 +258,7 @@ def test_restarted_operator_applies_what_was_edited_meanwhile(stage: Stage) -> N
 
 def test_deletion_removes_all_that_was_made(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
 
     stage.kubectl("delete", "lsvc", "tiny", "--timeout=20s")
 
@@ -308,7 +269,7 @@ def test_deletion_removes_all_that_was_made(stage: Stage) -> None:
 
 def test_new_object_of_the_same_name_waits_for_the_children_of_the_old_one(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
     old = stage.pods(commit)[0]["metadata"]["uid"]
 
     stage.kubectl("delete", "lsvc", "tiny", "--timeout=20s")
@@ -340,7 +301,7 @@ def test_child_that_the_api_server_refuses_is_told(stage: Stage) -> None:
 
 def test_namespace_goes_when_the_operator_is_stopped(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
     assert stage.stop_operator() == 0
 
     stage.cluster.kubectl("delete", "namespace", stage.namespace, "--timeout=60s")
@@ -348,80 +309,12 @@ def test_namespace_goes_when_the_operator_is_stopped(stage: Stage) -> None:
 
 def test_operator_reverts_a_hand_edit_of_its_child(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
     (deployment,) = stage.list("deployments")
 
     stage.kubectl("scale", "deployment", deployment["metadata"]["name"], "--replicas=5")
 
     wait_for(lambda: stage.list("deployments")[0]["spec"]["replicas"] == 1, "one replica again")
-
-
-def test_scale_subresource_sets_the_replicas_under_external(stage: Stage) -> None:
-    commit = stage.add_commit("first")
-    serve(stage, commit, autoscaling={"mode": "External", "maxReplicas": 4})
-
-    stage.kubectl("scale", "lsvc", "tiny", "--replicas=3")
-    stage.make_ready(stage.wait_pods(commit, 3))
-
-    wait_for(lambda: stage.service()["status"]["readyReplicas"] == 3, "three ready replicas in status")
-    assert stage.condition("Ready")["status"] == "True"
-
-
-class BusyEngine(ThreadingHTTPServer):
-    """An engine's metrics, with as many requests as the test says."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), EngineMetrics)
-        self.running = 0
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-
-class EngineMetrics(BaseHTTPRequestHandler):
-    server: BusyEngine
-
-    def do_GET(self) -> None:
-        values = {
-            contract.NUM_REQUESTS_RUNNING: self.server.running,
-            contract.NUM_REQUESTS_WAITING: 0,
-            contract.MAX_SEQUENCES: 10,
-        }
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write("".join(f"{name} {value}\n" for name, value in values.items()).encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        pass
-
-
-def test_service_under_slo_grows_with_its_load_and_shrinks_after(stage: Stage) -> None:
-    commit = stage.add_commit("first")
-    engine = BusyEngine()
-    autoscaling = {"mode": "SLO", "maxReplicas": 3, "scaleDown": {"stabilizationWindowSeconds": 0}}
-    serve(stage, commit, autoscaling=autoscaling, routing={"port": engine.server_port})
-
-    engine.running = 20
-    stage.make_ready(stage.wait_pods(commit, 3))
-    status = stage.service()["status"]["autoscaling"]
-    assert (status["desiredReplicas"], status["reason"]) == (3, "LoadAboveTarget")
-    assert "20 running" in status["message"]
-    assert stage.condition("Ready")["status"] == "True"
-
-    engine.running = 0
-    stage.wait_pods(commit, 1)
-    assert {"Scaled"} <= {event["reason"] for event in stage.list("events")}
-    engine.shutdown()
-    engine.server_close()
-    stage.kubectl(
-        "patch", "lsvc", "tiny", "--type=merge", "-p", '{"spec": {"autoscaling": {"minReplicas": 2}}}'
-    )
-    stage.make_ready(stage.wait_pods(commit, 2))
-    wait_for(
-        lambda: stage.service()["status"]["autoscaling"]["reason"] == "MetricsMissing",
-        "the blackout to be told",
-    )
-    assert len(stage.pods(commit)) == 2
 
 
 def test_operator_leaves_foreign_objects_of_its_names_alone(stage: Stage) -> None:
@@ -435,67 +328,9 @@ def test_operator_leaves_foreign_objects_of_its_names_alone(stage: Stage) -> Non
     assert "octavo.dev/revision" not in json.dumps(stage.list("services"))
 
 
-@pytest.mark.parametrize(
-    ("name", "spec", "message"),
-    [
-        pytest.param("a" * 41, {}, "at most 40", id="name too long"),
-        pytest.param("3b-model", {}, "start with a lower-case letter", id="name starts with a digit"),
-        pytest.param("llama-3.1", {}, "start with a lower-case letter", id="name with a dot"),
-        pytest.param(
-            "tiny",
-            {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}},
-            "must be at most",
-            id="min above max",
-        ),
-        pytest.param(
-            "tiny", {"autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, "minReplicas", id="min 0"
-        ),
-        pytest.param("tiny", {"autoscaling": {"minReplicas": 3}}, "maxReplicas", id="no max"),
-        pytest.param("tiny", {"engine": {"args": ["--port=1"]}}, "sets itself", id="reserved flag"),
-        pytest.param(
-            "tiny", {"engine": {"args": ["--model", "x"]}}, "sets itself", id="reserved flag, apart"
-        ),
-        pytest.param(
-            "tiny",
-            {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "x"}]}},
-            "HF_ENDPOINT",
-            id="reserved env",
-        ),
-        pytest.param("tiny", {"model": {"uri": "s3://bucket/model"}}, "spec.model.uri", id="unknown scheme"),
-        pytest.param("tiny", {"resources": {"memory": "lots"}}, "spec.resources.memory", id="no quantity"),
-    ],
-)
-def test_api_server_refuses(quiet_stage: Stage, name: str, spec: dict[str, object], message: str) -> None:
-    with pytest.raises(Refused, match=message):
-        quiet_stage.apply(name, **spec)
-
-
-def test_api_server_keeps_the_port_and_takes_plain_numbers(quiet_stage: Stage) -> None:
-    quiet_stage.apply(resources={"cpu": 2})
-    quiet_stage.apply(resources={"cpu": 2}, routing={"port": 8000})
-    with pytest.raises(Refused, match="immutable"):
-        quiet_stage.apply(routing={"port": 9000})
-    body = quiet_stage.service()
-    assert body["status"] == {"observedGeneration": -1}
-    assert body["spec"]["rollout"]["drainSeconds"] == 120
-    assert "autoscaling" not in body["spec"]
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "manifests/samples").glob("*.yaml")), ids=lambda path: path.stem
-)
-def test_api_server_takes_each_sample(quiet_stage: Stage, path: Path) -> None:
-    quiet_stage.kubectl("apply", "--server-side", "-f", str(path))
-
-
-def test_every_field_is_explained(quiet_stage: Stage) -> None:
-    text = quiet_stage.kubectl("explain", "inferenceservices.spec", "--recursive=false")
-    assert "Which weights to serve" in text
-
-
 def test_operator_is_healthy_and_never_forbidden(stage: Stage) -> None:
     commit = stage.add_commit("first")
-    serve(stage, commit)
+    stage.serve(commit)
     with urllib.request.urlopen(f"http://127.0.0.1:{stage.health_port}/healthz", timeout=5) as answer:
         assert answer.status == 200
     with urllib.request.urlopen(f"http://127.0.0.1:{stage.metrics_port}/metrics", timeout=5) as answer:
