@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import NoReturn
 
 from octavo.engine_contract import REASON_INVALID_ARGUMENTS
 from octavo.errors import InvalidSpec, OctavoError
@@ -24,6 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code tells what went wrong (`EXIT_CODES`)."""
     arguments = build_parser().parse_args(argv)
     set_up_logging(arguments.log_format, sys.stderr)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         arguments.run(arguments)
     except KeyboardInterrupt:
@@ -51,6 +55,11 @@ def build_parser() -> argparse.ArgumentParser:
         )
         subparser.set_defaults(run=command.run)
     return parser
+
+
+def _exit_on_signal(number: int, _: FrameType | None) -> NoReturn:
+    """As process 1 of a container a program without a handler would not hear SIGTERM at all."""
+    sys.exit(128 + number)
 
 
 def _reason_of(error: OctavoError) -> str:

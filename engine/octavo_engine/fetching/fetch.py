@@ -158,6 +158,7 @@ def _get_all(folder: Path, hub: Hub, missing: Sequence[RemoteFile], selection: S
         try:
             _watch(futures, progress, folder, selection)
         except BaseException:
+            hub.stop()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -7,16 +7,20 @@ again a few times first.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
-import time
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from octavo import engine_contract as contract
 from octavo_engine.fetching.errors import FetchFailed
 from octavo_engine.fetching.selection import RemoteFile
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 os.environ.setdefault("HF_HUB_DISABLE_XET", "1")  # read when the client is imported: plain HTTP only
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # progress is ours
@@ -58,6 +62,7 @@ class Hub:
         self.commit = commit
         self._waits = waits
         self._endpoint = endpoint
+        self._stopped = threading.Event()
         self._api = HfApi(endpoint=endpoint)
 
     def listing(self) -> list[RemoteFile]:
@@ -71,6 +76,10 @@ class Hub:
     def download(self, file: RemoteFile, partial: Path) -> None:
         """Get a file; what `partial` holds already is not asked for again."""
         self._patiently(f"{file.path} of {self._where}", lambda: self._download(file, partial))
+
+    def stop(self) -> None:
+        """Let downloads under way end soon, by an error."""
+        self._stopped.set()
 
     @property
     def _where(self) -> str:
@@ -86,7 +95,7 @@ class Hub:
             partial.unlink()
             have = 0
         url = hf_hub_url(self.repository, file.path, revision=self.commit, endpoint=self._endpoint)
-        with partial.open("ab") as target:
+        with _StoppableFile(partial, self._stopped) as target:
             http_get(url, target, resume_size=have, headers=build_hf_headers(), expected_size=file.size)
 
     def _patiently(self, what: str, work: Callable[[], None]) -> None:
@@ -101,7 +110,21 @@ class Hub:
                 if failure.reason != contract.REASON_HUB_UNAVAILABLE or wait is None:
                     raise failure from error
                 logger.warning("%s; trying again in %g s", failure, wait)
-                time.sleep(wait)
+                if self._stopped.wait(wait):
+                    raise failure from error
+
+
+class _StoppableFile(io.BufferedWriter):
+    """A file to append to, whose writing can be made to fail from another thread."""
+
+    def __init__(self, path: Path, stopped: threading.Event) -> None:
+        super().__init__(io.FileIO(path, "ab"))
+        self._stopped = stopped
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        if self._stopped.is_set():
+            raise FetchFailed(contract.REASON_HUB_UNAVAILABLE, "the download was stopped")
+        return super().write(data)
 
 
 def _remote_file(entry: RepoFile) -> RemoteFile:

@@ -11,7 +11,7 @@ from typing import Final
 
 from octavo_engine.server.choices import AnswerFailed, Choice, Delta, count_usage, deltas
 from octavo_engine.server.formats import AnswerFormat, Json
-from octavo_engine.server.openai_errors import error_body, unavailable
+from octavo_engine.server.openai_errors import ApiError, error_body
 from octavo_engine.server.submissions import Submission
 from octavo_engine.text.choice_text import PlacedLogprob
 
@@ -68,7 +68,7 @@ async def answer_whole(answer: Answer, submission: Submission) -> Json:
                 texts[delta.index] += delta.text
                 logprobs[delta.index].extend(delta.logprobs)
     except AnswerFailed as error:
-        raise unavailable(str(error)) from error
+        raise ApiError(error.status, str(error), code="answer_failed") from error
     choices = [
         answer.format.whole(choice, texts[choice.index], logprobs[choice.index]) for choice in answer.choices
     ]
@@ -87,7 +87,7 @@ async def answer_stream(answer: Answer, submission: Submission) -> AsyncGenerato
         if answer.include_usage:
             yield answer.piece([], answer.usage())
     except AnswerFailed as error:
-        yield encode_event(error_body(503, str(error), code="service_unavailable"))
+        yield encode_event(error_body(error.status, str(error), code="answer_failed"))
     yield DONE
 
 

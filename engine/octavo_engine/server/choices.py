@@ -11,7 +11,11 @@ from octavo_engine.text.choice_text import ChoiceText, PlacedLogprob
 
 
 class AnswerFailed(Exception):
-    """The engine cannot complete the answer; its text is fit to show to the client."""
+    """The answer cannot be completed; the text is fit to show to the client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +98,10 @@ async def deltas(submission: Submission, choices: Sequence[Choice]) -> AsyncGene
 def _advance(submission: Submission, choice: Choice, event: TokenEvent) -> Delta | None:
     if choice.finish_reason is not None:
         return None
-    if event.finish_reason in ("error", "abort"):
-        raise AnswerFailed(event.error or "the request was aborted")
+    if event.finish_reason == "error":
+        raise AnswerFailed(500, event.error or "the engine failed")
+    if event.finish_reason == "abort":
+        raise AnswerFailed(503, event.error or "the request was ended")
     choice.add(event)
     if choice.text.stopped:
         submission.stop(choice.index)

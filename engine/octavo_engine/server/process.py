@@ -215,7 +215,7 @@ async def _serve_http(
     running = asyncio.create_task(server.serve(sockets=[sock]))
     await interruption.wait()
     interruption.again = serving.lifecycle.hurry
-    await serving.lifecycle.drain(_drain_times(options, interruption), serving.client.fail_all)
+    await serving.lifecycle.drain(_drain_times(options, interruption), serving.client.end_all)
     server.should_exit = True
     await running
     logger.info("stopped")

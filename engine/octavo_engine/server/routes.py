@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -32,12 +33,12 @@ def build_routes(serving: Serving) -> APIRouter:
     """Routes of one served model."""
     router = APIRouter()
 
-    @router.post("/v1/completions")
+    @router.post("/v1/completions", openapi_extra=_described(CompletionBody))
     async def completions(request: Request) -> Response:
         body = parse_body(CompletionBody, await read_body(request, serving.max_body_bytes))
         return await _answer(request, serving, body, *await _prepare_completion(serving, body))
 
-    @router.post("/v1/chat/completions")
+    @router.post("/v1/chat/completions", openapi_extra=_described(ChatBody))
     async def chat_completions(request: Request) -> Response:
         body = parse_body(ChatBody, await read_body(request, serving.max_body_bytes))
         return await _answer(request, serving, body, *await _prepare_chat(serving, body))
@@ -68,6 +69,12 @@ def build_routes(serving: Serving) -> APIRouter:
         return JSONResponse({"prompt": serving.tokenizer.decode(body.tokens, skip_special_tokens=False)})
 
     return router
+
+
+def _described(body: type[BaseModel]) -> dict[str, Any]:
+    """A body that is parsed here and not by the framework, for /openapi.json all the same."""
+    content = {"application/json": {"schema": body.model_json_schema()}}
+    return {"requestBody": {"content": content, "required": True}}
 
 
 async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[list[EngineRequest], Answer]:

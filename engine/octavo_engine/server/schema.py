@@ -54,7 +54,6 @@ class StreamOptions(_Body):
     """What a stream carries besides the answer."""
 
     include_usage: bool | None = None
-    include_obfuscation: Annotated[bool | None, Field(description="Accepted; nothing is padded.")] = None
 
 
 class SamplingBody(_Body):

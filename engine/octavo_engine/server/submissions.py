@@ -94,12 +94,15 @@ class EngineClient:
         if known:
             self._send(Abort(tuple(known), "stop" if reason == "stop" else "abort"))
 
-    def fail_all(self, message: str, reason: FinishReason = "error") -> None:
-        """End every open sequence with an error event."""
-        for request_id in list(self._submissions):
-            failure = TokenEvent(request_id=request_id, token_ids=(), finish_reason="error", error=message)
-            submission = self._submissions[request_id]
-            submission.put(failure)
+    def end_all(self, message: str) -> None:
+        """End every open sequence because the server goes away; the clients are told."""
+        self._fail_all(message, "abort")
+
+    def _fail_all(self, message: str, reason: FinishReason) -> None:
+        for request_id, submission in list(self._submissions.items()):
+            submission.put(
+                TokenEvent(request_id=request_id, token_ids=(), finish_reason=reason, error=message)
+            )
             _resolve(submission.answer, unavailable(message))
             self.end([request_id], reason)
 
@@ -143,7 +146,7 @@ class EngineClient:
 
     def _receive_death(self, death: Death) -> None:
         self._dead = death.message
-        self.fail_all(death.message)
+        self._fail_all(death.message, "error")
 
     def _forget(self, request_id: str, reason: FinishReason) -> bool:
         submission = self._submissions.pop(request_id, None)

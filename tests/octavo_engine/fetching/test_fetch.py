@@ -258,3 +258,16 @@ def test_folder_that_changed_after_the_fetch_is_refused(
     fetcher(commit)
     assert read_verified(fetcher.folder) is not None
     check_folder(fetcher.folder, commit)
+
+
+def test_fetch_that_fails_does_not_wait_for_other_files(
+    store: HubStore, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {**FILES, "model.safetensors": b"w" * 8_000_000}
+    commit = store.add_commit(REPO, large, message="one")
+    store.hide(REPO, "config.json")
+    store.set_weather(Weather(bytes_per_second=400_000))
+    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100_000)
+    started = time.monotonic()
+    assert fetcher.refused(commit).reason == contract.REASON_FILE_MISSING
+    assert time.monotonic() - started < 10

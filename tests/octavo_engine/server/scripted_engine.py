@@ -56,6 +56,8 @@ class ScriptedEngine:
     facts: EngineFacts = field(default_factory=scripted_facts)
     step_seconds: float = 0.0
     fail_at_step: int | None = None
+    fail_sequences: int = 0
+    """So many sequences end with an error of their own."""
     refuse: Callable[[EngineRequest], Refusal | None] = lambda request: None
     num_steps: int = 0
     num_generated: int = 0
@@ -114,6 +116,12 @@ class ScriptedEngine:
 
     def _advance(self, running: Running, now: float) -> TokenEvent:
         request, position = running.request, running.num_tokens
+        if self.fail_sequences:
+            self.fail_sequences -= 1
+            del self._open[request.request_id]
+            return TokenEvent(
+                request_id=request.request_id, token_ids=(), finish_reason="error", error="not finite"
+            )
         token_id = running.script[min(position, len(running.script) - 1)]
         running.num_tokens += 1
         self.num_generated += 1

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import openai
 import pytest
 
 from octavo_engine.server.lifecycle import DrainTimes
+from octavo_engine.server.process import AddressInUse, Interruption, bind, serve
 from tests.octavo_engine.server.conftest import StartServer
-from tests.octavo_engine.server.running_server import ENDLESS, MODEL, eventually, leave_after, parse_event
+from tests.octavo_engine.server.running_server import (
+    ENDLESS,
+    MODEL,
+    eventually,
+    leave_after,
+    parse_event,
+    serve_options,
+    write_text_files,
+)
+from tests.octavo_engine.text.small_tokenizers import byte_level_tokenizer
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -155,3 +168,41 @@ def test_second_interruption_hurries(start_server: StartServer) -> None:
     server.interrupt()
     server.thread.join(5)
     assert not server.thread.is_alive()
+
+
+def test_interruption_while_loading_ends_at_once(tmp_path: Path) -> None:
+    write_text_files(tmp_path, byte_level_tokenizer())
+    never = threading.Event()
+
+    async def main() -> None:
+        interruption = Interruption()
+        asyncio.get_running_loop().call_later(0.2, interruption.interrupt, signal.SIGTERM)
+        options = serve_options(tmp_path, drain=DrainTimes(accept_seconds=60, shutdown_seconds=60))
+        await serve(options, lambda: never.wait() and None, bind("127.0.0.1", 0), interruption)  # type: ignore
+
+    started = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - started < 5
+    never.set()
+
+
+def test_one_failed_sequence_is_500_and_the_engine_goes_on(start_server: StartServer) -> None:
+    server = start_server(fail_sequences=1)
+    response = server.complete()
+    assert response.status_code == 500
+    assert "not finite" in response.json()["error"]["message"]
+    assert server.complete().status_code == 200
+    assert server.http.get("/health").status_code == 200
+
+
+def test_port_that_is_taken_is_told_by_flag() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        with pytest.raises(AddressInUse, match="--port"):
+            bind("127.0.0.1", taken.getsockname()[1])
+
+
+def test_openapi_describes_the_bodies(start_server: StartServer) -> None:
+    paths = start_server().http.get("/openapi.json").json()["paths"]
+    body = paths["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert "messages" in body["required"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -18,6 +19,8 @@ import httpx
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from octavo.engine_contract import REASON_INSUFFICIENT_MEMORY
+from octavo_engine.cli.termination import EXIT_CODES
 from octavo_engine.config import EngineConfig
 from octavo_engine.llm_engine import LLMEngine
 from octavo_engine.requests import REFUSED_NEVER_FITS
@@ -40,6 +43,7 @@ TEXT = [
 ] * 5
 VOCAB_SIZE = 320
 NUM_BLOCKS = 24
+COMMAND = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
 
 
 def trained_tokenizer() -> Tokenizer:
@@ -187,12 +191,11 @@ def serve_process(model_dir: Path, *flags: str) -> Iterator[tuple[subprocess.Pop
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())"]
     arguments = ["serve", "--model", str(model_dir), "--port", str(port), "--served-model-name", MODEL]
     memory = ["--memory-limit", "2Gi", "--planned-kv-blocks", "64", "--dtype", "float32"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
-        [*command, *arguments, *memory, *flags], stderr=subprocess.PIPE, text=True, env=environment
+        [*COMMAND, *arguments, *memory, *flags], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
@@ -242,7 +245,7 @@ def test_sigterm_under_load_cuts_no_stream_and_exits_0(model_dir: Path) -> None:
         assert sum(len(event["choices"]) for event in events[:-1]) <= 200
 
 
-def test_interrupted_loading_and_idle_process_exit_0(model_dir: Path) -> None:
+def test_ctrl_c_ends_an_idle_process_at_once(model_dir: Path) -> None:
     with serve_process(model_dir, "--drain-accept-seconds", "60") as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
@@ -253,8 +256,21 @@ def test_folder_of_another_commit_is_not_served(model_dir: Path, tmp_path: Path)
 
     (tmp_path / "config.json").write_text("{}")
     write_verified(tmp_path, build_manifest("org/model", "1" * 40, []))
-    command = [sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())"]
     arguments = ["serve", "--model", str(tmp_path), "--revision", "2" * 40]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "holds commit 1111" in done.stderr
+
+
+def test_memory_that_cannot_hold_the_model_is_told_with_reason(model_dir: Path, tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    log.touch()
+    arguments = ["serve", "--model", str(model_dir), "--port", "0", "--memory-limit", "1Mi"]
+    environment = {**os.environ, "OCTAVO_TERMINATION_LOG": str(log)}
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == EXIT_CODES[REASON_INSUFFICIENT_MEMORY], done.stderr
+    message = json.loads(log.read_text())
+    assert message["reason"] == REASON_INSUFFICIENT_MEMORY
+    assert "1.0 MiB" in message["message"] or "1 MiB" in message["message"]
