@@ -11,6 +11,7 @@ from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus
 from octavo_operator.decide.intent import HASH_VERSION, build_intent, hash_intent
 from octavo_operator.decide.observed import ContainerView, DeploymentView, PodView
+from octavo_operator.decide.sizing import summarize_plan
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import StoredRevision, World
 from octavo_operator.desired.metadata import Owner
@@ -71,7 +72,7 @@ def make_revision(spec: InferenceServiceSpec | None = None, commit: str = COMMIT
         intent=intent,
         commit=commit,
         image=inputs.image,
-        plan=inputs.plan,
+        plan=summarize_plan(inputs.plan),
         template=build_pod_template(inputs),
     )
 

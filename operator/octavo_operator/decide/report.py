@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from octavo.planning import MemoryPlan
 from octavo_operator.api import names
 from octavo_operator.api.status import (
     MAX_FAILURE_LENGTH,
     MAX_MESSAGE_LENGTH,
-    MAX_NOTE_LENGTH,
-    MAX_NOTES,
     AutoscalingStatus,
     InferenceServiceStatus,
     LastFailure,
-    MemoryPlanStatus,
     ModelStatus,
 )
 from octavo_operator.decide.conditions import (
@@ -62,7 +58,7 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         updated_replicas=updated.existing if updated else 0,
         selector=selector_text(world.owner.name, selected) if selected else None,
         model=model_status(target.pin) if target.pin else world.status.model,
-        memory_plan=plan_status(target.revision.plan) if target.revision else None,
+        memory_plan=target.revision.plan if target.revision else None,
         current_revision=rollout.serving if rollout.serving in proven_after(world, rollout) else None,
         update_revision=rollout.target,
         autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
@@ -114,23 +110,6 @@ def model_status(pin: Pin) -> ModelStatus:
         resolved_revision=pin.commit,
         short_revision=pin.commit[: names.SHORT_REVISION_LENGTH],
         resolved_at=pin.resolved_at,
-    )
-
-
-def plan_status(plan: MemoryPlan) -> MemoryPlanStatus:
-    return MemoryPlanStatus(
-        device=plan.device,
-        device_memory_bytes=plan.device_memory_bytes,
-        weights_bytes=plan.weights_bytes,
-        activation_bytes=plan.activation_bytes,
-        runtime_bytes=plan.runtime_bytes,
-        kv_bytes_per_token=plan.kv_bytes_per_token,
-        kv_blocks=plan.kv_blocks,
-        kv_tokens=plan.kv_tokens,
-        full_length_sequences=plan.full_length_sequences,
-        max_sequences=plan.max_num_seqs,
-        max_model_len=plan.max_model_len,
-        notes=tuple(note[:MAX_NOTE_LENGTH] for note in plan.notes[:MAX_NOTES]),
     )
 
 

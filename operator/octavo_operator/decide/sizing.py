@@ -12,6 +12,7 @@ from octavo.errors import InvalidSpec, OctavoError, Unsupported
 from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
 from octavo_operator.api.quantities import parse_memory_bytes
 from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.api.status import MAX_NOTE_LENGTH, MAX_NOTES, MemoryPlanStatus
 from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
 
@@ -54,6 +55,24 @@ def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> Memory
     if isinstance(plan, Infeasible):
         return Refusal(reason=plan.reason, message=plan.message)
     return plan
+
+
+def summarize_plan(plan: MemoryPlan) -> MemoryPlanStatus:
+    """What is kept and reported of a plan."""
+    return MemoryPlanStatus(
+        device=plan.device,
+        device_memory_bytes=plan.device_memory_bytes,
+        weights_bytes=plan.weights_bytes,
+        activation_bytes=plan.activation_bytes,
+        runtime_bytes=plan.runtime_bytes,
+        kv_bytes_per_token=plan.kv_bytes_per_token,
+        kv_blocks=plan.kv_blocks,
+        kv_tokens=plan.kv_tokens,
+        full_length_sequences=plan.full_length_sequences,
+        max_sequences=plan.max_num_seqs,
+        max_model_len=plan.max_model_len,
+        notes=tuple(note[:MAX_NOTE_LENGTH] for note in plan.notes[:MAX_NOTES]),
+    )
 
 
 def build_workload(spec: InferenceServiceSpec) -> Workload:

@@ -117,7 +117,7 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
     for body in _staying(bodies):
         try:
             revision = parse_revision_data(body["data"])
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             continue
         metadata = body["metadata"]
         found[revision.hash] = StoredRevision(

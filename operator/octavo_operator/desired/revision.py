@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from octavo.planning import MemoryPlan
+from octavo_operator.api.status import MemoryPlanStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class Revision:
     """The hashed fields themselves, so that a later operator can compare and a user can roll back."""
     commit: str
     image: str
-    plan: MemoryPlan
+    plan: MemoryPlanStatus
+    """In the resource's own terms: core's plan may grow fields that old revisions lack."""
     template: dict[str, Any]
     """The rendered pod template: an upgraded operator applies it as it is, so pods are not restarted."""
 
@@ -32,20 +33,19 @@ def revision_data(revision: Revision) -> dict[str, Any]:
         "intent": revision.intent,
         "commit": revision.commit,
         "image": revision.image,
-        "plan": {**asdict(revision.plan), "notes": list(revision.plan.notes)},
+        "plan": revision.plan.model_dump(mode="json", by_alias=True),
         "template": revision.template,
     }
 
 
 def parse_revision_data(data: dict[str, Any]) -> Revision:
-    """The other way round; raises KeyError or TypeError for what no operator of ours wrote."""
-    plan = data["plan"]
+    """The other way round; raises KeyError, TypeError or ValueError for what this operator cannot read."""
     return Revision(
         hash=data["hash"],
         hash_version=data["hashVersion"],
         intent=data["intent"],
         commit=data["commit"],
         image=data["image"],
-        plan=MemoryPlan(**{**plan, "notes": tuple(plan["notes"])}),
+        plan=MemoryPlanStatus.model_validate(data["plan"]),
         template=data["template"],
     )

@@ -53,7 +53,7 @@ class Autoscaler:
             ),
             starting=sum(not pod.ready for pod in pods),
             replicas=serving.wanted if serving else fewest,
-            planned_max_sequences=stored.revision.plan.max_num_seqs if stored else 1,
+            planned_max_sequences=stored.revision.plan.max_sequences if stored else 1,
             in_rollout=wanted != world.selected,
         )
 

@@ -12,7 +12,7 @@ from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.conditions import format_time
 from octavo_operator.decide.intent import HASH_VERSION, build_intent, hash_intent
 from octavo_operator.decide.pinning import is_commit, repository_of
-from octavo_operator.decide.sizing import plan_memory
+from octavo_operator.decide.sizing import plan_memory, summarize_plan
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import World, recall_pin
 from octavo_operator.desired.pins import Pin
@@ -140,7 +140,7 @@ class Targets:
             intent=intent,
             commit=pin.commit,
             image=inputs.image,
-            plan=plan,
+            plan=summarize_plan(plan),
             template=build_pod_template(inputs),
         )
         return Target(pin=pin, revision=revision)

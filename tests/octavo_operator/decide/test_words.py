@@ -179,8 +179,15 @@ def test_world_refuses_a_spec_that_an_older_schema_let_through() -> None:
 
 def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:
     body = stored_body(build_controller_revision(OWNER, make_revision(), number=1, proven_at=None))
-    del body["data"]["plan"]["kv_blocks"]
+    del body["data"]["plan"]["kvBlocks"]
     assert parse_world(service_body(), Children(revisions=(body,))).revisions == {}
+
+
+def test_world_reads_revisions_of_an_operator_that_stored_more() -> None:
+    body = stored_body(build_controller_revision(OWNER, make_revision(), number=1, proven_at=None))
+    body["data"]["plan"]["speculation"] = {"draft": 1}
+    body["data"]["manifestDigest"] = "sha256:0"
+    assert len(parse_world(service_body(), Children(revisions=(body,))).revisions) == 1
 
 
 def test_plan_is_made_from_config_and_spec() -> None:
