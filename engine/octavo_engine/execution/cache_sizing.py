@@ -128,5 +128,5 @@ def _attention_bytes(config: EngineConfig, model: LoadedModel, shape: KVCacheSha
     """
     context, elements = model.declared_model_len, shape.num_kv_heads * shape.head_dim
     gathered = 2 * context * elements * (shape.dtype.itemsize + model.dtype.itemsize)
-    mask = context * config.max_num_batched_tokens * (model.dtype.itemsize + 1)
+    mask = context * min(config.max_num_batched_tokens, context) * (model.dtype.itemsize + 1)
     return gathered + mask

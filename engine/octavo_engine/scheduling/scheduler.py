@@ -3,6 +3,8 @@
 Every sequence's computed tokens chase its total under one token budget per step; chunked prefill,
 cache hits and recomputation after a preemption are all the same case. Order of arrival decides
 everything: the oldest always progresses, and only the newest running sequence is ever preempted.
+A sequence starts only with what the older ones leave of the budget, so that those which generate
+are older than the one whose prompt is being computed, and never wait for it.
 """
 
 from __future__ import annotations
@@ -139,31 +141,16 @@ class Scheduler:
         scheduled: list[ScheduledSequence] = []
         budget = self.limits.max_num_batched_tokens
         preemptions_before = self.counters.preemptions
-        index = 0
-        while index < len(self.running) and budget > 0:
-            sequence = self.running[index]
-            chunk = self._chunk_for(sequence, index, budget)
-            if chunk > 0:
-                if not self._make_room(sequence, chunk):
-                    break
+        for sequence in tuple(self.running):
+            if budget == 0 or sequence.state != "running":
+                break  # preempted ones are the newest, so that none follows which is not
+            chunk = min(budget, sequence.num_uncomputed_tokens)
+            if self._make_room(sequence, chunk):
                 scheduled.append(_scheduled(sequence, chunk))
                 budget -= chunk
-            index += 1
         if self.counters.preemptions == preemptions_before:
             self._admit(scheduled, budget)
         return tuple(scheduled)
-
-    def _chunk_for(self, sequence: Sequence, index: int, budget: int) -> int:
-        """Tokens of this step for a running sequence, leaving one for each younger one that generates.
-
-        The oldest gets at least one whatever the others need.
-        """
-        wanted = sequence.num_uncomputed_tokens
-        if wanted == 1:
-            return 1
-        generating = sum(other.num_uncomputed_tokens == 1 for other in self.running[index + 1 :])
-        chunk = min(wanted, budget - generating)
-        return max(chunk, 1) if index == 0 else max(chunk, 0)
 
     def _make_room(self, sequence: Sequence, chunk: int) -> bool:
         """Give the chunk its blocks, preempting the newest; False if the sequence itself had to go."""

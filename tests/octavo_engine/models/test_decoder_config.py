@@ -1,0 +1,118 @@
+"""What is read from configurations: spellings, nulls, windows, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from octavo_engine.errors import UnsupportedModel
+from octavo_engine.models.decoder_config import parse_decoder_config
+from octavo_engine.models.rope import RotaryEmbedding
+from octavo_engine.models.rope_config import RopeConfig
+
+BASE: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "vocab_size": 256,
+    "max_position_embeddings": 512,
+}
+
+
+def rope_of(**changes: object) -> RopeConfig:
+    rope = parse_decoder_config({**BASE, **changes}).layers[0].rope
+    assert rope is not None
+    return rope
+
+
+@pytest.mark.parametrize("absent", [{}, {"head_dim": None, "num_key_value_heads": None}])
+def test_null_counts_as_absent(absent: dict[str, object]) -> None:
+    config = parse_decoder_config({**BASE, **absent})
+    assert (config.head_dim, config.num_kv_heads) == (16, 4)
+
+
+def test_stated_head_size_wins_over_the_quotient() -> None:
+    assert parse_decoder_config({**BASE, "head_dim": 128}).head_dim == 128
+
+
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_both_spellings_of_the_type_are_read(name: str) -> None:
+    assert parse_decoder_config({**BASE, name: "bfloat16"}).dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("name", ["type", "rope_type"])
+def test_both_spellings_of_the_scaling_kind_mean_the_same(name: str) -> None:
+    rope = rope_of(rope_scaling={name: "linear", "factor": 4.0}, rope_theta=500.0)
+    assert (rope.kind, rope.theta, dict(rope.parameters)) == ("linear", 500.0, {"factor": 4.0})
+    assert rope == rope_of(rope_parameters={"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0})
+
+
+def test_su_is_longrope() -> None:
+    assert rope_of(rope_scaling={"type": "su", "short_factor": [1.0] * 8}).kind == "longrope"
+
+
+def test_no_scaling_is_plain_rotation() -> None:
+    assert rope_of(rope_scaling=None).kind == rope_of().kind == "default"
+    assert rope_of(rope_parameters={"rope_type": "default", "rope_theta": 7.0}).theta == 7.0
+
+
+@pytest.mark.parametrize(
+    ("scaling", "named"),
+    [
+        ({"factor": 2.0}, "neither rope_type nor type"),
+        ({"rope_type": "spiral", "factor": 2.0}, "spiral"),
+        ({"rope_type": "dynamic", "factor": 2.0}, "dynamic"),
+        ("linear", "must be an object"),
+    ],
+)
+def test_scaling_that_is_not_understood_is_refused_by_name(scaling: object, named: str) -> None:
+    with pytest.raises(UnsupportedModel, match=named):
+        parse_decoder_config({**BASE, "rope_scaling": scaling})
+
+
+def test_scaling_without_its_numbers_is_refused_before_weights_load() -> None:
+    with pytest.raises(UnsupportedModel, match="low_freq_factor"):
+        RotaryEmbedding(
+            rope_of(rope_scaling={"rope_type": "llama3", "factor": 2.0}),
+            max_model_len=512,
+            device=torch.device("cpu"),
+        )
+
+
+def test_gemma3_turns_its_window_layers_by_another_base() -> None:
+    config = parse_decoder_config(
+        {
+            **BASE,
+            "model_type": "gemma3_text",
+            "num_hidden_layers": 6,
+            "sliding_window": 32,
+            "rope_theta": 1e6,
+            "rope_local_base_freq": 1e4,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        }
+    )
+    assert [layer.window for layer in config.layers] == [32] * 5 + [None]
+    local, distant = config.layers[0].rope, config.layers[5].rope
+    assert local is not None and distant is not None
+    assert (local.kind, local.theta) == ("default", 1e4)
+    assert (distant.kind, distant.theta) == ("linear", 1e6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"hidden_size": None}, "hidden_size: missing"),
+        ({"num_hidden_layers": "four"}, "num_hidden_layers"),
+        ({"hidden_act": "relu"}, "hidden_act"),
+        ({"layer_types": ["chunked_attention"] * 4}, "chunked_attention"),
+        ({"dtype": "float8"}, "float8"),
+        ({"model_type": None}, "model_type"),
+    ],
+)
+def test_field_that_cannot_be_served_is_refused_by_name(changes: dict[str, object], named: str) -> None:
+    with pytest.raises(UnsupportedModel, match=named):
+        parse_decoder_config({**BASE, **changes})

@@ -1,0 +1,127 @@
+"""A checkpoint that lacks something is refused by name; a whole one loads, sharded or not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from octavo_engine.errors import ModelFileError, UnsupportedModel
+from octavo_engine.models.weight_files import INDEX_FILE, SINGLE_FILE
+from tests.octavo_engine.oracle import generate, load_engine, request, save_tiny_model
+
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+TENSOR = "model.layers.2.mlp.up_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def sharded(whole: Path, tmp_path: Path) -> Path:
+    directory = tmp_path / "sharded"
+    shutil.copytree(whole, directory)
+    tensors = load_file(directory / SINGLE_FILE)
+    names = sorted(tensors)
+    shards = {FIRST: names[: len(names) // 2], SECOND: names[len(names) // 2 :]}
+    for file, part in shards.items():
+        save_file({name: tensors[name] for name in part}, directory / file)
+    weight_map = {name: file for file, part in shards.items() for name in part}
+    (directory / INDEX_FILE).write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    (directory / SINGLE_FILE).unlink()
+    return directory
+
+
+def rewrite(directory: Path, file: str, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(directory / file)
+    change(tensors)
+    save_file(tensors, directory / file)
+
+
+def without_tensor(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors[TENSOR]
+
+
+def test_sharded_checkpoint_generates_what_the_whole_one_does(whole: Path, sharded: Path) -> None:
+    texts = [generate(load_engine(path), [request("r", [5, 6, 7, 8], 12)])[0] for path in (whole, sharded)]
+    assert texts[0] == texts[1]
+
+
+def test_missing_shard_is_named_and_loads_once_it_is_there(sharded: Path) -> None:
+    (sharded / SECOND).rename(sharded / "aside")
+    with pytest.raises(ModelFileError, match=SECOND):
+        load_engine(sharded)
+    (sharded / "aside").rename(sharded / SECOND)
+    assert load_engine(sharded).facts.weights_bytes > 0
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.001, 0.0], ids=["data cut", "header cut", "empty"])
+def test_truncated_file_is_named(sharded: Path, keep: float) -> None:
+    path = sharded / SECOND
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
+    with pytest.raises(ModelFileError, match=SECOND):
+        load_engine(sharded)
+
+
+def test_tensor_missing_from_its_shard_is_named(sharded: Path) -> None:
+    index = json.loads((sharded / INDEX_FILE).read_text())["weight_map"]
+    rewrite(sharded, index[TENSOR], without_tensor)
+    with pytest.raises(ModelFileError, match=TENSOR):
+        load_engine(sharded)
+
+
+def test_tensor_missing_from_all_files_is_named(sharded: Path) -> None:
+    index = json.loads((sharded / INDEX_FILE).read_text())
+    file = index["weight_map"].pop(TENSOR)
+    (sharded / INDEX_FILE).write_text(json.dumps(index))
+    rewrite(sharded, file, without_tensor)
+    with pytest.raises(ModelFileError, match=TENSOR):
+        load_engine(sharded)
+
+
+def test_tensor_of_another_shape_is_named_with_both_shapes(whole: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "m"
+    shutil.copytree(whole, directory)
+    rewrite(directory, SINGLE_FILE, lambda tensors: tensors.update({TENSOR: torch.zeros(5, 64)}))
+    with pytest.raises(ModelFileError, match=r"up_proj.weight.*\[5, 64\].*\[96, 64\]"):
+        load_engine(directory)
+
+
+def test_tensor_that_the_model_type_does_not_have_is_refused(whole: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "m"
+    shutil.copytree(whole, directory)
+    extra = "model.layers.0.self_attn.q_proj.bias"
+    rewrite(directory, SINGLE_FILE, lambda tensors: tensors.update({extra: torch.zeros(64)}))
+    with pytest.raises(ModelFileError, match=r"q_proj\.bias"):
+        load_engine(directory)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]"], ids=["empty", "cut", "a list"])
+def test_broken_configuration_is_named(whole: Path, tmp_path: Path, content: str) -> None:
+    directory = tmp_path / "m"
+    shutil.copytree(whole, directory)
+    (directory / "config.json").write_text(content)
+    with pytest.raises(ModelFileError, match=r"config\.json"):
+        load_engine(directory)
+
+
+def test_missing_files_are_named(tmp_path: Path, whole: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"config\.json: missing"):
+        load_engine(tmp_path)
+    shutil.copy(whole / "config.json", tmp_path)
+    with pytest.raises(ModelFileError, match=r"model\.safetensors: missing"):
+        load_engine(tmp_path)
+
+
+def test_unknown_model_type_is_refused_with_those_that_are_known(whole: Path, tmp_path: Path) -> None:
+    config = json.loads((whole / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "mamba"}))
+    with pytest.raises(UnsupportedModel, match=r"mamba.*llama"):
+        load_engine(tmp_path)

@@ -1,0 +1,122 @@
+"""Single decisions of the scheduler: who goes first, who waits, who is preempted."""
+
+from __future__ import annotations
+
+from octavo_engine.scheduling.kv_groups import KVCacheGroup
+from octavo_engine.scheduling.scheduler import Scheduler
+from tests.octavo_engine.scheduling.paged_memory import SimulatedEngine, build_scheduler, continuation
+
+
+def chunks(scheduler: Scheduler) -> dict[str, int]:
+    return {item.sequence.request_id: item.num_new_tokens for item in scheduler.schedule()}
+
+
+def simulated(**settings: object) -> SimulatedEngine:
+    return SimulatedEngine(build_scheduler(**settings))  # type: ignore[arg-type]
+
+
+def test_prompts_share_the_budget_in_order_of_arrival() -> None:
+    engine = simulated(budget=10)
+    engine.add([1] * 7, max_tokens=1)
+    engine.add([2] * 7, max_tokens=1)
+    assert chunks(engine.scheduler) == {"0": 7, "1": 3}
+
+
+def test_generating_sequences_go_on_while_a_long_prompt_is_computed() -> None:
+    engine = simulated(budget=4, num_blocks=40)
+    engine.add([1, 2], max_tokens=20)
+    engine.step()
+    engine.add([3] * 20, max_tokens=2)
+    assert chunks(engine.scheduler) == {"0": 1, "1": 3}
+
+
+def test_oldest_prompt_progresses_though_others_could_fill_the_budget() -> None:
+    engine = simulated(budget=2, num_blocks=40)
+    engine.add([1] * 3, max_tokens=8)
+    engine.add([2], max_tokens=8)
+    engine.add([3], max_tokens=8)
+    assert engine.run_until_idle() < 40
+
+
+def test_waiting_request_is_not_overtaken_by_a_smaller_one() -> None:
+    engine = simulated(num_blocks=6, budget=32)
+    engine.add([1] * 12, max_tokens=8)
+    engine.step()
+    engine.add([2] * 16, max_tokens=4)
+    engine.add([3], max_tokens=1)
+    assert chunks(engine.scheduler) == {"0": 1}
+    assert [sequence.request_id for sequence in engine.scheduler.waiting] == ["1", "2"]
+
+
+def test_no_more_than_the_allowed_sequences_run() -> None:
+    engine = simulated(max_num_seqs=2, budget=32)
+    for token in range(4):
+        engine.add([token], max_tokens=2)
+    assert len(chunks(engine.scheduler)) == 2
+
+
+def test_newest_sequence_is_preempted_and_keeps_its_text() -> None:
+    engine = simulated(num_blocks=6, budget=32)
+    for _ in range(6):  # short outputs: the forecast is then too low
+        engine.add([0], max_tokens=1)
+    engine.run_until_idle()
+    old = engine.add([1] * 7, max_tokens=16)
+    new = engine.add([2] * 7, max_tokens=16)
+    preempted = []
+    while engine.scheduler.has_work():
+        engine.step()
+        preempted += [sequence.request_id for sequence in engine.scheduler.waiting]
+    assert engine.scheduler.counters.preemptions > 0
+    assert set(preempted) == {new}
+    assert engine.outputs[old] == continuation([1] * 7, "", 16)
+    assert engine.outputs[new] == continuation([2] * 7, "", 16)
+
+
+def test_preempted_sequence_finds_its_own_blocks_again() -> None:
+    engine = simulated(num_blocks=30, budget=64)
+    engine.add([1] * 17, max_tokens=4)
+    engine.step()
+    engine.scheduler.preempt_newest()
+    assert chunks(engine.scheduler) == {"0": 2}  # 16 of 18 tokens are cached
+    assert engine.scheduler.counters.preemptions == 1
+
+
+def test_sequence_that_needs_more_than_its_guess_is_not_reserved_for_at_its_limit() -> None:
+    engine = simulated(num_blocks=100, budget=64, block_size=4)
+    for token in range(2):
+        engine.add([token] * 4, max_tokens=390)  # two such limits are more than the pool
+    assert len(chunks(engine.scheduler)) == 2
+
+
+def test_second_of_two_equal_prompts_waits_until_the_first_is_cached() -> None:
+    engine = simulated(num_blocks=40, budget=64)
+    engine.add([1] * 16, max_tokens=2)
+    engine.add([1] * 16, max_tokens=2)
+    engine.step()
+    assert chunks(engine.scheduler) == {"0": 1, "1": 4}
+
+
+def test_blocks_that_a_window_left_are_given_back_while_the_sequence_runs() -> None:
+    engine = simulated(num_blocks=8, budget=4, groups=(KVCacheGroup(layers=(0,), window=5),), caching=False)
+    engine.add([1] * 40, max_tokens=8)
+    most = 0
+    while engine.scheduler.has_work():
+        engine.step()
+        most = max(most, engine.scheduler.pool.counts.referenced)
+    assert most <= 3
+    assert engine.outputs["0"] == continuation([1] * 40, "", 8)
+
+
+def test_finish_of_an_unknown_request_does_nothing() -> None:
+    assert build_scheduler().finish("never heard of", "abort") is None
+
+
+def test_sequence_wastes_less_than_a_block_per_group() -> None:
+    engine = simulated(num_blocks=60, budget=7, block_size=4)
+    for length in (1, 5, 9, 14):
+        engine.add([length] * length, max_tokens=6)
+    while engine.scheduler.has_work():
+        engine.step()
+        for sequence in engine.scheduler.running:
+            for table in sequence.block_tables:
+                assert 0 <= len(table) * 4 - sequence.num_computed_tokens < 4
