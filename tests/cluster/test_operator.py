@@ -307,6 +307,15 @@ def test_namespace_goes_when_the_operator_is_stopped(stage: Stage) -> None:
     stage.cluster.kubectl("delete", "namespace", stage.namespace, "--timeout=60s")
 
 
+def test_namespace_goes_quietly_when_the_operator_runs(stage: Stage) -> None:
+    stage.serve(stage.add_commit("first"))
+
+    stage.cluster.kubectl("delete", "namespace", stage.namespace, "--timeout=60s")
+
+    assert "ChildRefused" not in stage.log()
+    assert "Traceback" not in stage.log()
+
+
 def test_operator_reverts_a_hand_edit_of_its_child(stage: Stage) -> None:
     commit = stage.add_commit("first")
     stage.serve(commit)

@@ -22,7 +22,7 @@ class EventDraft:
 
 
 def draft_events(before: InferenceServiceStatus, after: InferenceServiceStatus) -> tuple[EventDraft, ...]:
-    drafts = (_readiness(before, after), _resolution(before, after), _scaling(before, after))
+    drafts = (_resolution(before, after), _readiness(before, after), _scaling(before, after))
     return tuple(draft for draft in drafts if draft is not None)
 
 

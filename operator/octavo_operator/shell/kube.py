@@ -21,6 +21,7 @@ JSON_CONTENT_TYPE: Final = "application/json"
 REQUEST_TIMEOUT_SECONDS: Final = 30
 MAX_EVENT_MESSAGE: Final = 1024
 """Longer ones are refused by the API server."""
+NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 Body = dict[str, Any]
 
 logger = logging.getLogger(__name__)
@@ -29,17 +30,22 @@ logger = logging.getLogger(__name__)
 class ApiRefused(Exception):
     """An answer of the API server that is no success; its text is the server's own."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, causes: frozenset[str] = frozenset()) -> None:
         super().__init__(f"{message} (HTTP {status})")
         self.status = status
+        self.in_vain = NAMESPACE_TERMINATING in causes
+        """Nothing can be made in a namespace that is being deleted, nor need it be."""
 
 
-def read_message(data: bytes) -> str:
-    """What a Status object says, or nothing."""
+def read_refusal(status: int, data: bytes) -> ApiRefused:
+    """What the answer's Status object says, or the bare number."""
     try:
-        return str(json.loads(data)["message"])
-    except (ValueError, TypeError, KeyError):
-        return ""
+        answer = json.loads(data)
+        causes = (answer.get("details") or {}).get("causes") or ()
+        reasons = frozenset(str(cause.get("reason")) for cause in causes)
+        return ApiRefused(status, str(answer["message"]), reasons)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ApiRefused(status, data.decode(errors="replace")[:MAX_EVENT_MESSAGE])
 
 
 async def connect() -> Kube:
@@ -111,7 +117,8 @@ class Kube:
         try:
             await self._request("POST", EVENTS.path(owner.namespace), body=body)
         except ApiRefused as refused:
-            logger.warning("event %s was refused: %s", draft.reason, refused)
+            level = logging.DEBUG if refused.in_vain else logging.WARNING
+            logger.log(level, "event %s was refused: %s", draft.reason, refused)
 
     async def serves(self, kind: Kind) -> bool:
         try:
@@ -143,7 +150,7 @@ class Kube:
         response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
         data = await response.read()
         if not 200 <= response.status <= 299:
-            raise ApiRefused(response.status, read_message(data) or response.reason)
+            raise read_refusal(response.status, data)
         answer: Body = json.loads(data)
         return answer
 

@@ -141,6 +141,8 @@ class Reconciler:
         try:
             stored = await self._kube.apply(manifest)
         except ApiRefused as refused:
+            if refused.in_vain:
+                raise
             raise ChildRefused(f"{kind.name} {manifest['metadata']['name']}: {refused}") from refused
         self._meters.writes.labels(kind.name).inc()
         self._cache.put(kind, stored)

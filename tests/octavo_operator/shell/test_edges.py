@@ -22,7 +22,7 @@ from octavo_operator.decide.target import Refusal
 from octavo_operator.shell.cache import Cache
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, PODS
-from octavo_operator.shell.kube import build_event
+from octavo_operator.shell.kube import build_event, read_refusal
 from octavo_operator.shell.logs import JsonFormatter
 from octavo_operator.shell.scrape import Scraper, parse_metrics
 from octavo_operator.shell.settings import read_settings
@@ -209,6 +209,24 @@ def test_log_lines_are_json_with_the_object_they_are_about() -> None:
     record = logging.makeLogRecord({"name": "octavo", "levelname": "INFO", "msg": "done", "service": "chat"})
     line = json.loads(JsonFormatter().format(record))
     assert (line["level"], line["message"], line["service"]) == ("info", "done", "chat")
+
+
+@pytest.mark.parametrize(
+    ("data", "text", "in_vain"),
+    [
+        (
+            b'{"message": "no", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}',
+            "no (HTTP 403)",
+            True,
+        ),
+        (b'{"message": "quota", "details": {}}', "quota (HTTP 403)", False),
+        (b"<html>", "<html> (HTTP 403)", False),
+        (b"[]", "[] (HTTP 403)", False),
+    ],
+)
+def test_refusal_is_read_from_the_answer(data: bytes, text: str, in_vain: bool) -> None:
+    refused = read_refusal(403, data)
+    assert (str(refused), refused.in_vain) == (text, in_vain)
 
 
 def test_event_fits_what_the_api_server_takes() -> None:
