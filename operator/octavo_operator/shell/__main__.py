@@ -41,7 +41,7 @@ async def run(settings: Settings) -> None:
         kube=kube,
         cache=cache,
         targets=Targets(settings, Hub(settings.hub_endpoint), draw_jitter=random.random),
-        autoscaler=Autoscaler(scraper, interval_seconds=settings.scrape_seconds),
+        autoscaler=Autoscaler(scraper),
         meters=meters,
         clock=lambda: datetime.now(UTC),
     )

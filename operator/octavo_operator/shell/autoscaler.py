@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.decide.observed import pods_of
 from octavo_operator.decide.scaling import (
@@ -18,12 +20,15 @@ from octavo_operator.shell.cache import Key
 from octavo_operator.shell.scrape import Scraper
 
 
+SCRAPE_SECONDS: Final = 5.0
+"""Between two readings of the engines of one service."""
+
+
 class Autoscaler:
     """Memory of what was wanted lately; lost with the process, which only delays giving replicas up."""
 
-    def __init__(self, scraper: Scraper, *, interval_seconds: float) -> None:
+    def __init__(self, scraper: Scraper) -> None:
         self._scraper = scraper
-        self._interval_seconds = interval_seconds
         self._states: dict[Key, tuple[str, ScalingState]] = {}
 
     async def decide(self, world: World, target: Target, *, now: float) -> ScalingDecision:
@@ -59,7 +64,7 @@ class Autoscaler:
 
     def interval_seconds(self, spec: InferenceServiceSpec) -> float | None:
         """Until the engines are to be read again; None where their load decides nothing."""
-        return self._interval_seconds if decide_fixed_replicas(spec) is None else None
+        return SCRAPE_SECONDS if decide_fixed_replicas(spec) is None else None
 
     def forget(self, key: Key) -> None:
         self._states.pop(key, None)

@@ -21,8 +21,6 @@ class Settings:
     health_address: str
     metrics_address: str
     log_format: str
-    scrape_seconds: float
-    """Between two readings of the engines of a service under mode SLO."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -39,5 +37,4 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         health_address=environment.get("OCTAVO_HEALTH_ADDRESS", "0.0.0.0:8080"),
         metrics_address=environment.get("OCTAVO_METRICS_ADDRESS", "0.0.0.0:8081"),
         log_format=log_format,
-        scrape_seconds=5.0,
     )
