@@ -13,7 +13,7 @@ it: Qwen3.5-27B in bfloat16 needs 784 tokens in a block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from octavo.architecture import ModelArchitecture
@@ -234,6 +234,12 @@ def blocks_per_sequence(layout: KVLayout, num_tokens: int) -> int:
 def prefill_blocks(layout: KVLayout, num_tokens: int, chunk: int) -> int:
     """Further blocks that one prompt needs while it is computed in chunks."""
     return sum(prefill_blocks_of_kind(kind, num_tokens, chunk) for kind in layout.kinds)
+
+
+def without_windows(layout: KVLayout) -> KVLayout:
+    """The same groups, as an engine would fill them that exploits no window."""
+    kinds = tuple(replace(kind, name="full", window=None) if kind.window else kind for kind in layout.kinds)
+    return replace(layout, kinds=kinds)
 
 
 def named_padding(layout: KVLayout) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from octavo.kv_groups import KVLayout, blocks_per_sequence, prefill_blocks
-from octavo.plan_values import MemoryPlan
+from octavo.kv_groups import KVLayout, blocks_per_sequence, prefill_blocks, without_windows
+from octavo.plan_values import MemoryPlan, SequencesAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class Terms:
     """Tokens of a prompt that one step computes."""
     context: int
     model_context: int
+    lengths: tuple[int, ...]
     notes: tuple[str, ...]
     activation: int = 0
     runtime: int = 0
@@ -76,6 +77,16 @@ def tokens_in(terms: Terms, blocks: int) -> int:
     return blocks * terms.context // each if each else 0
 
 
+def sequences_at(terms: Terms, budget: int, length: int) -> SequencesAt:
+    """Sequences of one length, with windows exploited and as if there were none."""
+    without = replace(terms, layout=without_windows(terms.layout))
+    return SequencesAt(
+        length=length,
+        windowed=sequences_in(terms, budget, length),
+        full=sequences_in(without, budget, length),
+    )
+
+
 def plan_of(terms: Terms, budget: int, *, memory: int, headroom: int) -> MemoryPlan:
     """The plan of one device (of the stage that decides)."""
     blocks = blocks_in(terms, budget)
@@ -103,5 +114,6 @@ def plan_of(terms: Terms, budget: int, *, memory: int, headroom: int) -> MemoryP
         tensor_parallel=terms.tensor_parallel,
         pipeline_parallel=terms.pipeline_parallel,
         max_model_len_that_fits=longest_context(terms, budget, terms.model_context),
+        sequences_at=tuple(sequences_at(terms, budget, length) for length in terms.lengths),
         limited_by="max_num_seqs" if fitting >= terms.max_num_seqs else "memory",
     )

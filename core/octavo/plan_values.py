@@ -44,6 +44,16 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SequencesAt:
+    """How many sequences of one length the pool holds at once."""
+
+    length: int
+    windowed: int
+    full: int
+    """As if no window were exploited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
     """Where each byte of a device goes. On a CPU the device is the pod, its memory the pod's limit."""
 
@@ -70,6 +80,8 @@ class MemoryPlan:
     pipeline_parallel: int = 1
     max_model_len_that_fits: int = 0
     """The longest context that one sequence alone could have, at most the model's own."""
+    sequences_at: tuple[SequencesAt, ...] = ()
+    """For each of the workload's lengths."""
     limited_by: str = ""
     """What keeps the number of sequences where it is: `memory` or `max_num_seqs`."""
 

@@ -7,7 +7,6 @@ its own sum, and the stage with the least room decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,12 +14,12 @@ from octavo.accelerators import Accelerator
 from octavo.activation import SAMPLER_BYTES_CPU, activation_bytes, gathered_attention_bytes
 from octavo.architecture import ModelArchitecture
 from octavo.errors import InvalidSpec
-from octavo.kv_groups import build_layout, elements_of, named_padding
-from octavo.kv_sizing import kv_bytes_per_token, resolve_dtype, resolve_kv_dtype
-from octavo.plan_terms import Terms, longest_context, plan_of, sequences_in
+from octavo.kv_sizing import resolve_dtype, resolve_kv_dtype
+from octavo.layers import AttentionCache
+from octavo.plan_fitting import DEFAULT_CONTEXT, fit_context, refuse_beyond_the_model, stage_terms
+from octavo.plan_terms import Terms, plan_of
 from octavo.plan_values import Alternative, Infeasible, MemoryPlan, Workload
-from octavo.units import GIB, MIB, ceil_div, format_bytes, round_up
-from octavo.weights import stage_weights_bytes
+from octavo.units import GIB, MIB, ceil_div, round_up
 
 __all__ = [
     "Alternative",
@@ -48,16 +47,14 @@ GRAPH_BYTES: Final = 3 * GIB // 4
 """Captured graphs of the decode batches: 0.72 GiB in a log of vLLM 0.11 on an L40S."""
 HEADROOM_DIVISOR: Final = 50
 LEAST_HEADROOM_BYTES: Final = 64 * MIB
-LEAST_CONTEXT: Final = 256
-"""A context below this serves nobody; a plan that could offer no more is a no."""
-DEFAULT_CONTEXT: Final = 2048
-"""For a model that states no longest context."""
 MOST_SEQUENCES_CPU: Final = 64
 MOST_SEQUENCES_ACCELERATOR: Final = 256
-DEVICE_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64)
-"""Tried in this order for the fewest that fit."""
 DEVICES_PER_NODE: Final = 8
 """Tensor parallelism stays within a node; beyond it, pipeline stages."""
+WHOLE_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64)
+"""Device counts in which machines come; others only where tensor parallelism alone cuts evenly."""
+ACCELERATOR_HOST_BYTES: Final = 4 * GIB
+"""Memory of the pod itself for each device: the process, and one shard on its way to the device."""
 
 
 def headroom_bytes(memory_bytes: int) -> int:
@@ -72,13 +69,13 @@ def plan_cpu(
     arch: ModelArchitecture, workload: Workload, *, memory_limit_bytes: int | None
 ) -> MemoryPlan | Infeasible:
     """Plan one engine pod on a CPU; without a limit, derive one that holds `for_sequences` sequences."""
-    refusal = _beyond_the_model(arch, workload)
+    refusal = refuse_beyond_the_model(arch, workload)
     if refusal is not None:
         return refusal
     terms = _cpu_terms(arch, workload)
     limit = memory_limit_bytes or _derived_limit(terms, workload.for_sequences)
     budget = limit - headroom_bytes(limit) - terms.fixed_bytes
-    fitted = _fit_context(terms, workload, budget, limit, need=lambda t: _derived_limit(t, 1))
+    fitted = fit_context(terms, workload, budget, limit, need=lambda t: _derived_limit(t, 1))
     if isinstance(fitted, Infeasible):
         return replace(
             fitted, ways_out=(*fitted.ways_out, f"memory of at least {fitted.need_bytes // MIB}Mi")
@@ -90,7 +87,7 @@ def _cpu_terms(arch: ModelArchitecture, workload: Workload) -> Terms:
     dtype = resolve_dtype(arch, workload.dtype)
     kv_dtype = resolve_kv_dtype(arch, workload.kv_dtype, workload.dtype)
     sequences = workload.max_num_seqs or MOST_SEQUENCES_CPU
-    terms = _terms(arch, workload, device="cpu", max_num_seqs=sequences)
+    terms = stage_terms(arch, workload, device="cpu", max_num_seqs=sequences)
     step = activation_bytes(
         arch,
         dtype=dtype,
@@ -130,17 +127,29 @@ def plan_accelerator(
     """Plan one replica on accelerators; without a count, the smallest that fits."""
     if not 1 <= memory_percent <= 100:
         raise InvalidSpec(f"memory_percent: must lie between 1 and 100, got {memory_percent}")
-    attempt = _Attempt(arch, accelerator, memory_percent, tensor_parallel)
-    counts = (devices,) if devices is not None else attempt.counts()
-    answers = (attempt.on(count, workload) for count in counts)
-    answer = next((a for a in answers if isinstance(a, MemoryPlan)), None)
-    if answer is not None:
-        return answer
-    refusal = attempt.on(counts[0], workload)
-    assert isinstance(refusal, Infeasible), "the same attempt just failed"
-    if refusal.have_bytes == 0:  # beyond the model itself: no memory helps
+    refusal = refuse_beyond_the_model(arch, workload)
+    if refusal is not None:
         return refusal
-    return replace(refusal, ways_out=(*refusal.ways_out, *_ways_out(attempt, counts[-1], workload)))
+    attempt = _Attempt(arch, accelerator, memory_percent, tensor_parallel)
+    answer = attempt.on(devices, workload) if devices is not None else _fewest(attempt, workload)
+    if isinstance(answer, MemoryPlan):
+        return answer
+    ways = _ways_out(attempt, devices or attempt.counts()[-1], workload)
+    return replace(answer, ways_out=(*answer.ways_out, *ways))
+
+
+def _fewest(attempt: _Attempt, workload: Workload) -> MemoryPlan | Infeasible:
+    """The plan on the fewest devices that hold one sequence of the whole context, or on the fewest at all."""
+    lowered: MemoryPlan | None = None
+    answer: MemoryPlan | Infeasible | None = None
+    for count in attempt.counts():
+        answer = _tried(attempt, count, workload) or answer
+        if isinstance(answer, MemoryPlan):
+            if answer.max_model_len >= attempt.wanted_context(workload):
+                return answer
+            lowered = lowered or answer
+    assert answer is not None, "one device can always be tried"
+    return lowered or answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +162,17 @@ class _Attempt:
     tensor_parallel: int | None
 
     def counts(self) -> tuple[int, ...]:
-        """Device counts worth trying."""
-        if self.tensor_parallel is None:
-            return DEVICE_COUNTS
-        return tuple(self.tensor_parallel * stages for stages in (1, 2, 3, 4, 6, 8))
+        """Device counts worth trying, fewest first."""
+        if self.tensor_parallel is not None:
+            return tuple(self.tensor_parallel * stages for stages in (1, 2, 3, 4, 6, 8))
+        odd = (n for n in range(3, DEVICES_PER_NODE) if cuts_evenly(self.arch, n))
+        return tuple(sorted({*WHOLE_COUNTS, *odd}))
+
+    def wanted_context(self, workload: Workload) -> int:
+        return workload.max_model_len or self.arch.max_position_embeddings or DEFAULT_CONTEXT
 
     def on(self, devices: int, workload: Workload) -> MemoryPlan | Infeasible:
         """The plan of the stage with the least room."""
-        refusal = _beyond_the_model(self.arch, workload)
-        if refusal is not None:
-            return refusal
         parallel = self.tensor_parallel or largest_tensor_parallel(self.arch, devices)
         stages = _stages(self.arch, devices, parallel)
         plans = [self._stage(workload, stage, devices, parallel, len(stages)) for stage in stages]
@@ -172,7 +182,7 @@ class _Attempt:
         self, workload: Workload, layers: range, devices: int, parallel: int, stages: int
     ) -> MemoryPlan | Infeasible:
         sequences = workload.max_num_seqs or MOST_SEQUENCES_ACCELERATOR
-        terms = _terms(
+        terms = stage_terms(
             self.arch,
             workload,
             device=self.accelerator.name,
@@ -191,7 +201,7 @@ class _Attempt:
         memory = self.accelerator.memory_bytes
         usable = memory * self.percent // 100
         budget = usable - terms.fixed_bytes
-        fitted = _fit_context(
+        fitted = fit_context(
             terms,
             workload,
             budget,
@@ -200,20 +210,28 @@ class _Attempt:
         )
         if isinstance(fitted, Infeasible):
             return fitted
-        return plan_of(fitted, budget, memory=memory, headroom=memory - usable)
+        plan = plan_of(fitted, budget, memory=memory, headroom=memory - usable)
+        host = ACCELERATOR_HOST_BYTES * devices
+        return replace(plan, memory_request_bytes=host, memory_limit_bytes=host)
+
+
+def cuts_evenly(arch: ModelArchitecture, parallel: int) -> bool:
+    """Whether so many devices can share the heads: all get the same number, or all share one alike."""
+    kv_heads = {
+        cache.num_kv_heads
+        for layer in arch.layers
+        for cache in layer.caches
+        if isinstance(cache, AttentionCache)
+    }
+    return arch.num_attention_heads % parallel == 0 and all(
+        heads % parallel == 0 or parallel % heads == 0 for heads in kv_heads
+    )
 
 
 def largest_tensor_parallel(arch: ModelArchitecture, devices: int) -> int:
-    """The most devices of a node that divide both the query heads and the count; the rest are stages.
-
-    >>> # 40 heads on 6 devices: 2 devices for each of 3 stages
-    """
-    fitting = (
-        size
-        for size in range(min(devices, DEVICES_PER_NODE), 0, -1)
-        if devices % size == 0 and arch.num_attention_heads % size == 0
-    )
-    return next(fitting, 1)
+    """The most devices of a node that cut the heads evenly and divide the count; the rest are stages."""
+    sizes = range(min(devices, DEVICES_PER_NODE), 0, -1)
+    return next((size for size in sizes if devices % size == 0 and cuts_evenly(arch, size)), 1)
 
 
 def _stages(arch: ModelArchitecture, devices: int, parallel: int) -> list[range]:
@@ -244,10 +262,12 @@ def _worst(plans: list[MemoryPlan | Infeasible]) -> MemoryPlan | Infeasible:
 def _ways_out(attempt: _Attempt, tried: int, workload: Workload) -> tuple[str, ...]:
     """More devices, FP8 keys and values: whichever would do."""
     ways = []
-    more = (count for count in attempt.counts() if count > tried)
-    enough = next((n for n in more if isinstance(_tried(attempt, n, workload), MemoryPlan)), None)
+    more = (_tried(attempt, count, workload) for count in attempt.counts() if count > tried)
+    enough = next((plan for plan in more if isinstance(plan, MemoryPlan)), None)
     if enough is not None:
-        ways.append(f"{enough} × {attempt.accelerator.name}")
+        lowered = enough.max_model_len < attempt.wanted_context(workload)
+        context = f" with max_model_len {enough.max_model_len}" if lowered else ""
+        ways.append(f"{enough.devices} × {enough.device}{context}")
     if workload.kv_dtype not in ("fp8", "int8"):
         smaller = _tried(attempt, tried, replace(workload, kv_dtype="fp8"))
         if isinstance(smaller, MemoryPlan):
@@ -281,108 +301,4 @@ def alternatives(
         )
         for change, trial in trials.items()
         if isinstance(trial, MemoryPlan)
-    )
-
-
-# Both ---------------------------------------------------------------------------------------------
-
-
-def _terms(
-    arch: ModelArchitecture,
-    workload: Workload,
-    *,
-    device: str,
-    max_num_seqs: int,
-    tensor_parallel: int = 1,
-    layers: range | None = None,
-) -> Terms:
-    """What does not depend on how much memory there is, for one stage."""
-    elements = elements_of(
-        arch, kv_dtype=workload.kv_dtype, dtype=workload.dtype, tensor_parallel=tensor_parallel
-    )
-    chosen = layers if layers is not None else range(arch.num_layers)
-    layout = build_layout(arch, elements, block_size=workload.block_size, layers=chosen)
-    notes = (*arch.notes, *named_padding(layout), *_uneven_heads(arch, tensor_parallel))
-    return Terms(
-        device=device,
-        weights=stage_weights_bytes(arch, chosen, dtype=workload.dtype, tensor_parallel=tensor_parallel),
-        layout=layout,
-        bytes_per_token=kv_bytes_per_token(
-            arch, kv_dtype=workload.kv_dtype, dtype=workload.dtype, tensor_parallel=tensor_parallel
-        ),
-        max_num_seqs=max_num_seqs,
-        chunk=workload.max_num_batched_tokens,
-        context=workload.max_model_len or arch.max_position_embeddings or DEFAULT_CONTEXT,
-        model_context=arch.max_position_embeddings or DEFAULT_CONTEXT,
-        tensor_parallel=tensor_parallel,
-        notes=notes,
-    )
-
-
-def _uneven_heads(arch: ModelArchitecture, tensor_parallel: int) -> tuple[str, ...]:
-    if arch.num_attention_heads % tensor_parallel == 0:
-        return ()
-    return (f"Engines refuse to cut {arch.num_attention_heads} query heads {tensor_parallel} ways.",)
-
-
-def _beyond_the_model(arch: ModelArchitecture, workload: Workload) -> Infeasible | None:
-    """A context longer than the model was made for is refused whatever the memory."""
-    limit, asked = arch.max_position_embeddings, workload.max_model_len
-    if not asked or not limit or asked <= limit:
-        return None
-    return Infeasible(
-        reason="ContextTooLong",
-        message=f"max_model_len {asked} is beyond the model's own {limit} positions; ask for those.",
-        need_bytes=0,
-        have_bytes=0,
-        max_model_len_that_fits=limit,
-        ways_out=(f"max_model_len {limit}",),
-    )
-
-
-def _fit_context(
-    terms: Terms, workload: Workload, budget: int, have: int, *, need: Callable[[Terms], int]
-) -> Terms | Infeasible:
-    """The terms with a context that fits; an unset one is lowered, one set by hand is refused."""
-    if sequences_in(terms, budget, terms.context) >= 1:
-        return terms
-    fits = longest_context(terms, budget, terms.context)
-    if fits < min(LEAST_CONTEXT, terms.context):
-        least = replace(terms, context=min(LEAST_CONTEXT, terms.context))
-        return _no_memory(terms, need(least), have)
-    if workload.max_model_len is not None:
-        return _context_too_long(terms, need(terms), have, fits)
-    note = (
-        f"max_model_len is lowered from the model's {terms.context} to {fits}: "
-        f"the KV cache has {format_bytes(budget)}."
-    )
-    return replace(terms, context=fits, notes=(*terms.notes, note))
-
-
-def _no_memory(terms: Terms, need: int, have: int) -> Infeasible:
-    return Infeasible(
-        reason="InsufficientMemory",
-        message=(
-            f"{format_bytes(terms.weights)} of weights, {format_bytes(terms.activation)} for one step and "
-            f"{format_bytes(terms.runtime)} of runtime need at least {format_bytes(need)} on each device "
-            f"with the smallest KV cache; there are {format_bytes(have)}."
-        ),
-        need_bytes=need,
-        have_bytes=have,
-        max_model_len_that_fits=None,
-        ways_out=(),
-    )
-
-
-def _context_too_long(terms: Terms, need: int, have: int, fits: int) -> Infeasible:
-    return Infeasible(
-        reason="ContextTooLong",
-        message=(
-            f"One sequence of {terms.context} tokens needs {format_bytes(need)} in all; there are "
-            f"{format_bytes(have)}, which hold {fits} tokens. Lower max_model_len or give more memory."
-        ),
-        need_bytes=need,
-        have_bytes=have,
-        max_model_len_that_fits=fits,
-        ways_out=(f"max_model_len {fits}",),
     )

@@ -9,4 +9,4 @@ DOES_NOT_FIT: Final = 1
 BAD_INPUT: Final = 2
 UNSUPPORTED: Final = 3
 UNAVAILABLE: Final = 4
-"""A hub or a file could not be read."""
+"""A hub could not be reached, or does not have or give what was asked for."""
