@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,15 +67,75 @@ def _model(arch: ModelArchitecture, workload: Workload, config: ReadConfig) -> s
         f"{format_bytes(per_token)} a token",
     ]
     if state:
-        size = format_bytes(sizes.windowed)
-        counts = f"{fit.windowed:>9,}  {fit.full:>16,}"
-        if fit.length > plan.max_model_len:
-            counts = "  longer than max_model_len"
-        lines.append(f"  {fit.length:>9,}  {size:>17}  {counts}")
+        lines.append(f"a constant state besides: {format_bytes(state)} a sequence")
     return "\n".join(lines)
 
 
-def _others(others: tuple[Alternative, ...]) -> str:
+def _refusal(plan: Infeasible) -> str:
+    ways = "".join(f"\n  - {way}" for way in plan.ways_out) or "\n  (none is known)"
+    return f"Does not fit ({plan.reason}): {plan.message}\nWays out:{ways}"
+
+
+def _memory(plan: MemoryPlan) -> str:
+    """The bar of one device and what its marks stand for."""
+    parts = (
+        Part(name="weights", num_bytes=plan.weights_bytes, mark="█", meaning="on each device"),
+        Part(name="one step", num_bytes=plan.activation_bytes, mark="▓", meaning="activations and logits"),
+        Part(name="runtime", num_bytes=plan.runtime_bytes, mark="▒", meaning="process, libraries, graphs"),
+        Part(name="KV cache", num_bytes=plan.kv_budget_bytes, mark="░", meaning=_blocks(plan)),
+        Part(name="headroom", num_bytes=plan.headroom_bytes, mark="·", meaning="kept free"),
+    )
+    rows = [
+        f"  {part.mark} {part.name:<9}{format_bytes(part.num_bytes):>11}  {part.meaning}" for part in parts
+    ]
+    return "\n".join([_device(plan), bar(parts, plan.device_memory_bytes), *rows])
+
+
+def _device(plan: MemoryPlan) -> str:
+    if plan.device == "cpu":
+        return f"one CPU pod, memory request and limit {format_bytes(plan.memory_limit_bytes)}"
+    layout = f"tensor parallel {plan.tensor_parallel}, pipeline parallel {plan.pipeline_parallel}"
+    return f"{plan.devices} × {plan.device} ({layout}), {format_bytes(plan.device_memory_bytes)} each"
+
+
+def _blocks(plan: MemoryPlan) -> str:
+    return f"{plan.kv_blocks:,} blocks of {plan.block_size} tokens, {format_bytes(plan.block_bytes)} each"
+
+
+def bar(parts: Sequence[Part], total: int) -> str:
+    """The parts in proportion, cut where their sums fall, so that the whole is always full."""
+    cells, so_far = "", 0
+    for part in parts:
+        so_far += part.num_bytes
+        cells += part.mark * (round(so_far * BAR_WIDTH / total) - len(cells))
+    return f"│{cells:<{BAR_WIDTH}}│"
+
+
+def _capacity(arch: ModelArchitecture, workload: Workload, plan: MemoryPlan) -> str:
+    """What the pool holds, by length."""
+    lines = [
+        f"holds {plan.kv_tokens:,} tokens: {plan.full_length_sequences:,} sequences of the full "
+        f"{plan.max_model_len:,} (one alone could have {plan.max_model_len_that_fits:,})",
+        f"runs at most {plan.max_num_seqs:,} sequences at once; limited by {plan.limited_by}",
+        f"  {'length':>9}  {'a sequence takes':>17}  {'fit':>9}  {'without windows':>16}",
+    ]
+    for fit in plan.sequences_at:
+        sizes = sequence_bytes(
+            arch,
+            fit.length,
+            kv_dtype=workload.kv_dtype,
+            dtype=workload.dtype,
+            block_size=workload.block_size,
+            tensor_parallel=plan.tensor_parallel,
+        )
+        counts = f"{fit.windowed:>9,}  {fit.full:>16,}"
+        if fit.length > plan.max_model_len:
+            counts = "longer than max_model_len"
+        lines.append(f"  {fit.length:>9,}  {format_bytes(sizes.windowed):>17}  {counts}")
+    return "\n".join(lines)
+
+
+def _others(others: Sequence[Alternative]) -> str:
     if not others:
         return ""
     rows = [
