@@ -12,6 +12,7 @@ from octavo.errors import Unsupported
 from octavo.kv_sizing import (
     attention_layers,
     kv_bytes_per_token,
+    sequence_bytes,
     state_bytes_per_sequence,
 )
 from octavo.planning import Alternative, Infeasible, MemoryPlan, Workload
