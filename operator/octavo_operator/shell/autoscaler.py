@@ -19,7 +19,6 @@ from octavo_operator.decide.world import World
 from octavo_operator.shell.cache import Key
 from octavo_operator.shell.scrape import Scraper
 
-
 SCRAPE_SECONDS: Final = 5.0
 """Between two readings of the engines of one service."""
 
