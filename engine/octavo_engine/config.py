@@ -13,7 +13,7 @@ from octavo.errors import InvalidSpec
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 KV_CACHE_DTYPES = ("auto", "float32", "bf16", "fp16")
-DEVICES = ("cpu", "cuda")
+DEVICES = ("cpu",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,8 +120,13 @@ def request(
     )
 
 
-def run_until_idle(engine: LLMEngine, requests: Sequence[EngineRequest]) -> dict[str, list[TokenEvent]]:
-    """Add all at once and step to the end; integrity is checked at every step."""
+def run_until_idle(
+    engine: LLMEngine, requests: Sequence[EngineRequest], *, preempting: bool = False
+) -> dict[str, list[TokenEvent]]:
+    """Add all at once and step to the end, if asked with a preemption after every step.
+
+    Integrity is checked at every step.
+    """
     for item in requests:
         refusal = engine.add_request(item)
         assert refusal is None, refusal
@@ -129,6 +134,8 @@ def run_until_idle(engine: LLMEngine, requests: Sequence[EngineRequest]) -> dict
     while engine.has_work():
         for event in engine.step(0.0):
             events[event.request_id].append(event)
+        if preempting:
+            engine.preempt_newest()
         engine.check_integrity()
     return events
 
@@ -139,9 +146,11 @@ def tokens_of(events: Sequence[TokenEvent]) -> list[int]:
     return [token_id for event in events for token_id in event.token_ids]
 
 
-def generate(engine: LLMEngine, requests: Sequence[EngineRequest]) -> list[list[int]]:
+def generate(
+    engine: LLMEngine, requests: Sequence[EngineRequest], *, preempting: bool = False
+) -> list[list[int]]:
     """The tokens of all requests, in order."""
-    events = run_until_idle(engine, requests)
+    events = run_until_idle(engine, requests, preempting=preempting)
     return [tokens_of(events[item.request_id]) for item in requests]
 
 

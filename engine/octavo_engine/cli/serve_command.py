@@ -51,7 +51,7 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of weights and activations (default auto: the checkpoint's)",
     )
-    group.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    group.add_argument("--device", choices=("cpu",), default="cpu", help="where it runs")
 
 
 def _add_memory_flags(parser: argparse.ArgumentParser) -> None:

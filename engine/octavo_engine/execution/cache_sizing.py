@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -89,8 +89,12 @@ def _most_useful_blocks(config: EngineConfig, model: LoadedModel, shape: KVCache
 def _measure_step_peak(
     config: EngineConfig, model: LoadedModel, shape: KVCacheShape, device: torch.device
 ) -> int:
-    """Run the widest step against a pool of one block and see how high memory goes."""
-    runner = ModelRunner(model.decoder, KVCache(shape, num_blocks=1, device=device), device=device)
+    """Run the widest step against a pool of one block and see how high memory goes.
+
+    One layer's tensors are gone before the next one's come, so that the first layer shows the peak.
+    """
+    first_layer = replace(model.decoder, layers=model.decoder.layers[:1])
+    runner = ModelRunner(first_layer, KVCache(shape, num_blocks=1, device=device), device=device)
     num_tokens = min(config.max_num_batched_tokens, model.declared_model_len)
     meter = PeakMeter()
     runner.run(one_sequence_layout(shape, num_tokens, num_samples=min(config.max_num_seqs, num_tokens)))
@@ -124,9 +128,13 @@ def _attention_bytes(config: EngineConfig, model: LoadedModel, shape: KVCacheSha
     """What attention takes beyond the measured step when a chunk stands at the end of a long context.
 
     Keys and values are gathered once (twice where the cache has another dtype), and the mask holds
-    one number for each pair of new and cached token.
+    one number for each pair of new and cached token. Soft-capped attention holds its scores as well,
+    as they are, capped, and as weights.
     """
     context, elements = model.declared_model_len, shape.num_kv_heads * shape.head_dim
     gathered = 2 * context * elements * (shape.dtype.itemsize + model.dtype.itemsize)
-    mask = context * min(config.max_num_batched_tokens, context) * (model.dtype.itemsize + 1)
-    return gathered + mask
+    pairs = context * min(config.max_num_batched_tokens, context)
+    scores = 0
+    if model.decoder.config.attention_softcap is not None:
+        scores = pairs * model.decoder.config.num_heads * (2 * model.dtype.itemsize + 4)
+    return gathered + scores + pairs * (model.dtype.itemsize + 1)

@@ -50,8 +50,9 @@ def assert_as_expected(oracle: Any, prompted: list[Prompted], outputs: list[list
     assert near_ties * 1000 < sum(map(len, outputs))
 
 
-def all_at_once(engine: LLMEngine, prompted: list[Prompted]) -> list[list[int]]:
-    return generate(engine, [request(f"p{i}", item.prompt, NUM_TOKENS) for i, item in enumerate(prompted)])
+def all_at_once(engine: LLMEngine, prompted: list[Prompted], *, preempting: bool = False) -> list[list[int]]:
+    requests = [request(f"p{i}", item.prompt, NUM_TOKENS) for i, item in enumerate(prompted)]
+    return generate(engine, requests, preempting=preempting)
 
 
 def one_by_one(engine: LLMEngine, prompted: list[Prompted]) -> list[list[int]]:
@@ -94,16 +95,9 @@ def test_greedy_text_stays_the_same_when_every_step_preempts(
     model_dir: Path, oracle: Any, prompted: list[Prompted]
 ) -> None:
     engine = load_engine(model_dir, num_kv_blocks=60)
-    for i, item in enumerate(prompted):
-        engine.add_request(request(f"p{i}", item.prompt, NUM_TOKENS))
-    outputs: dict[str, list[int]] = {f"p{i}": [] for i in range(len(prompted))}
-    while engine.has_work():
-        for event in engine.step(0.0):
-            outputs[event.request_id].extend(event.token_ids)
-        engine.preempt_newest()
-        engine.check_integrity()
+    outputs = all_at_once(engine, prompted, preempting=True)
     assert engine.stats().preemptions > 50
-    assert_as_expected(oracle, prompted, [outputs[f"p{i}"] for i in range(len(prompted))])
+    assert_as_expected(oracle, prompted, outputs)
 
 
 def test_sixteen_bit_engine_runs_and_agrees_mostly(model_dir: Path, prompted: list[Prompted]) -> None:

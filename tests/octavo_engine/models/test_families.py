@@ -89,11 +89,15 @@ def test_family_generates_what_transformers_generates(
     model_dir = save_tiny_model(tmp_path, config_class, **changes)
     oracle = load_oracle(model_dir)
     prompts = random_prompts(6)
+    requests = [request(str(index), prompt, 20) for index, prompt in enumerate(prompts)]
     engine = load_engine(model_dir, max_num_batched_tokens=23)
-    outputs = generate(engine, [request(str(index), prompt, 20) for index, prompt in enumerate(prompts)])
+    outputs = generate(engine, requests)
     near_ties = 0
     for prompt, output in zip(prompts, outputs, strict=True):
         if output != oracle_greedy(oracle, prompt, 20):
             near_ties += count_near_ties(oracle, prompt, output)
     assert near_ties == 0
     assert len(set(map(tuple, outputs))) > 1, "a model that always says the same proves nothing"
+    assert generate(engine, requests, preempting=True) == outputs
+    assert engine.stats().preemptions > 20 and engine.stats().cached_prompt_tokens > 0
+    engine.check_integrity()
