@@ -1,0 +1,1 @@
+"""Measurements that the documentation cites; each can be repeated with one command."""
