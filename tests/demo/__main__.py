@@ -16,6 +16,7 @@ from tests.demo import diagnosis, scenario, targets, teardown
 from tests.demo.chat import RequestFailed
 from tests.demo.hub import HubFailed
 from tests.demo.kubectl import KubectlRefused
+from tests.demo.service import ServiceStalled
 from tests.demo.steps import Steps
 from tests.install.helm import HelmRefused
 
@@ -24,6 +25,7 @@ EXPECTED_FAILURES = (
     OSError,
     ClusterError,
     HubFailed,
+    ServiceStalled,
     RuntimeError,
     KubectlRefused,
     HelmRefused,

@@ -51,6 +51,10 @@ def parse_reference(kubectl: Kubectl, manifest: Path) -> ServiceRef:
     return ServiceRef(kubectl=kubectl, name=metadata["name"], namespace=metadata.get("namespace", ""))
 
 
+class ServiceStalled(Exception):
+    """The operator says that waiting longer cannot help; the text is its reason and message."""
+
+
 def await_ready(service: ServiceRef, say: Callable[[str], None]) -> None:
     """`kubectl wait --for=condition=Ready`, with every change of the reason said meanwhile."""
     waiting = service.kubectl.start(
@@ -62,6 +66,7 @@ def await_ready(service: ServiceRef, say: Callable[[str], None]) -> None:
             if (now := describe_progress(service)) != said:
                 say(now)
                 said = now
+            check_not_stalled(service)
             time.sleep(POLL_SECONDS)
         outcome = waiting.communicate()[0].strip()
     finally:
@@ -69,6 +74,12 @@ def await_ready(service: ServiceRef, say: Callable[[str], None]) -> None:
     say(outcome)
     if waiting.returncode:
         raise KubectlRefused(f"kubectl wait --for=condition=Ready: {outcome}")
+
+
+def check_not_stalled(service: ServiceRef) -> None:
+    stalled = service.condition("Stalled")
+    if stalled.get("status") == "True":
+        raise ServiceStalled(f"{service.name}: {stalled['reason']}: {stalled['message']}")
 
 
 def describe_progress(service: ServiceRef) -> str:

@@ -74,6 +74,8 @@ def small_spec(uri: str = f"hf://{SMOLLM2}", **model: str) -> dict[str, Any]:
         "model": {"uri": uri, **model},
         "engine": {"maxModelLen": 512},
         "resources": {"cpu": "500m"},
+        # A namespace's deletion waits in steps of half its pods' grace period, which follows from this.
+        "rollout": {"drainSeconds": 20},
     }
 
 

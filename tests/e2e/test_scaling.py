@@ -12,6 +12,7 @@ from tests.e2e.waiting import wait_until
 def test_load_raises_the_replicas_and_its_end_lowers_them(stack, namespace) -> None:
     spec = small_spec(revision="v1") | {
         "engine": {"maxModelLen": 512, "maxSequences": 2},
+        "rollout": {"drainSeconds": 60},
         "autoscaling": {
             "mode": "SLO",
             "minReplicas": 1,
