@@ -51,6 +51,6 @@ class EngineStats:
     cached_prompt_tokens: int
     generated_tokens: int
     failed_rows: int
-    """Sequences ended because their scores were not finite."""
+    """Sequences ended because no token could be drawn: scores not finite, or a grammar too complex."""
     steps: int
     step_seconds: float

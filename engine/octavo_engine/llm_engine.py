@@ -31,7 +31,7 @@ from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.execution.sampler import SampledToken, sample
 from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
-from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenEvent
+from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenConstraint, TokenEvent
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
 from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
 from octavo_engine.scheduling.sequence import Sequence, StopConditions
@@ -39,12 +39,13 @@ from octavo_engine.scheduling.sequence import Sequence, StopConditions
 Progress = Callable[[str, float], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sampling:
     """How one sequence in flight is sampled."""
 
     params: SamplingParams
     seed: int
+    constraint: TokenConstraint | None
 
 
 class LLMEngine:
@@ -105,7 +106,9 @@ class LLMEngine:
             return refusal
         seed = request.params.seed
         self._sampling[request.request_id] = _Sampling(
-            request.params, int.from_bytes(os.urandom(8)) if seed is None else seed
+            params=request.params,
+            seed=int.from_bytes(os.urandom(8)) if seed is None else seed,
+            constraint=request.constraint,
         )
         self._arrivals[request.request_id] = request.arrival
         self._scheduler.add(self._sequence_of(request))
@@ -186,19 +189,20 @@ class LLMEngine:
             prompt_token_ids=sequence.token_ids[: sequence.num_prompt_tokens],
             output_token_ids=sequence.token_ids[sequence.num_prompt_tokens :],
             end_token_ids=sequence.stop.stop_token_ids,
+            constraint=sampling.constraint,
         )
 
     def _fail_rows(self, results: dict[str, SampledToken]) -> list[TokenEvent]:
-        """End the sequences whose scores were not finite; the others of the batch go on."""
-        failed = [name for name, result in results.items() if result.token_id is None]
+        """End the sequences for which no token could be drawn; the others of the batch go on."""
+        failed = {name: result.error for name, result in results.items() if result.token_id is None}
         for request_id in failed:
             self._scheduler.finish(request_id, "error")
             self._forget(request_id)
         self._failed_rows += len(failed)
-        message = f"the model's scores are not finite in {self._facts.dtype}"
+        not_finite = f"the model's scores are not finite in {self._facts.dtype}"
         return [
-            TokenEvent(request_id=request_id, token_ids=(), finish_reason="error", error=message)
-            for request_id in failed
+            TokenEvent(request_id=request_id, token_ids=(), finish_reason="error", error=error or not_finite)
+            for request_id, error in failed.items()
         ]
 
     def _event(self, update: SequenceUpdate, result: SampledToken) -> TokenEvent:

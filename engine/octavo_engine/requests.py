@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from octavo.errors import InvalidSpec
 
@@ -89,6 +90,20 @@ def _require(holds: bool, name: str, value: float, expected: str) -> None:
         raise InvalidSpec(f"{name}: must be {expected}, got {value}")
 
 
+class TokenConstraint(Protocol):
+    """What one sequence may say next, by a grammar. It has state, so it serves one sequence only.
+
+    It is asked with the whole output, so that preemption, recomputation and the like cannot bring its
+    state out of step: each output position advances it once.
+    """
+
+    def allowed_after(self, output_token_ids: SequenceOf[int]) -> bytes | None:
+        """One byte for each token id, 0 if it may not follow; None if the grammar cannot be followed.
+
+        End-of-sequence ids may follow where the grammar accepts the output as it is, and only there.
+        """
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRequest:
     """One prompt, tokenized, and how to continue it."""
@@ -100,6 +115,7 @@ class EngineRequest:
     """On the clock that `LLMEngine.step(now)` is given."""
     cache_salt: str = ""
     """Requests share cached blocks only when their salts are equal."""
+    constraint: TokenConstraint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

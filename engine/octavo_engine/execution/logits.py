@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo_engine.requests import SamplingParams
+from octavo_engine.requests import SamplingParams, TokenConstraint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,7 @@ class SampleRow:
     output_token_ids: SequenceOf[int]
     end_token_ids: frozenset[int]
     """Not to be drawn before `min_tokens`."""
+    constraint: TokenConstraint | None = None
 
     @property
     def position(self) -> int:
@@ -35,8 +36,11 @@ class SampleRow:
         return self.end_token_ids if len(self.output_token_ids) < self.params.min_tokens else frozenset()
 
 
-def adjust_logits(scores: Tensor, row: SampleRow) -> None:
-    """Change one row's scores [V] in place; a row that asks for nothing is left alone."""
+def adjust_logits(scores: Tensor, row: SampleRow) -> str | None:
+    """Change one row's scores [V] in place; a row that asks for nothing is left alone.
+
+    Gives the reason if no token can be drawn.
+    """
     params = row.params
     if params.repetition_penalty != 1.0:
         seen = {*row.prompt_token_ids, *row.output_token_ids}
@@ -45,9 +49,25 @@ def adjust_logits(scores: Tensor, row: SampleRow) -> None:
         _penalize_output(scores, Counter(row.output_token_ids), params)
     for token_id, bias in params.logit_bias.items():
         scores[token_id] += bias
+    return _forbid(scores, row)
+
+
+def _forbid(scores: Tensor, row: SampleRow) -> str | None:
+    """Leave only what the grammar allows. It may allow nothing but the end: then `min_tokens` yields."""
     forbidden = [token_id for token_id in row.forbidden if token_id < scores.shape[0]]
+    if row.constraint is not None:
+        mask = row.constraint.allowed_after(row.output_token_ids)
+        if mask is None:
+            return "the grammar is too complex to be followed to here"
+        allowed = torch.frombuffer(bytearray(mask), dtype=torch.uint8)[: scores.shape[0]].bool()
+        if not allowed.any():
+            return "the grammar allows no token of the vocabulary here"
+        scores.masked_fill_(~allowed.to(scores.device), -torch.inf)
+        allowed[forbidden] = False
+        forbidden = forbidden if allowed.any() else []
     if forbidden:
         scores[forbidden] = -torch.inf
+    return None
 
 
 def _penalize_repetition(scores: Tensor, token_ids: set[int], penalty: float) -> None:

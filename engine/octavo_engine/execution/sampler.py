@@ -27,10 +27,12 @@ MIN_TEMPERATURE: Final = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class SampledToken:
-    """One row's result; `token_id` is None if its scores were not finite."""
+    """One row's result; `token_id` is None if none could be drawn."""
 
     token_id: int | None
     logprob: TokenLogprob | None = None
+    error: str | None = None
+    """Why there is no token, where it is not that the scores were not finite."""
 
 
 @torch.inference_mode()
@@ -38,13 +40,12 @@ def sample(logits: Tensor, rows: SequenceOf[SampleRow]) -> list[SampledToken]:
     """Draw one token for each row of logits [R, V] float32, which is changed in place."""
     finite = (torch.isfinite(logits.amax(dim=-1)) & ~torch.isnan(logits).any(dim=-1)).tolist()
     raw = {index: logits[index].clone() for index, row in enumerate(rows) if row.params.logprobs is not None}
-    for index, row in enumerate(rows):
-        adjust_logits(logits[index], row)
+    errors = [adjust_logits(logits[index], row) if finite[index] else None for index, row in enumerate(rows)]
     greedy = logits.argmax(dim=-1).tolist()
     results: list[SampledToken] = []
     for index, row in enumerate(rows):
-        if not finite[index]:
-            results.append(SampledToken(None))
+        if not finite[index] or errors[index] is not None:
+            results.append(SampledToken(None, error=errors[index]))
             continue
         token_id = greedy[index] if row.params.is_greedy else _draw(logits[index], row)
         results.append(SampledToken(token_id, _logprob(raw.get(index), token_id, row.params.logprobs)))

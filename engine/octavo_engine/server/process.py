@@ -27,6 +27,7 @@ from octavo_engine.server.serving import Serving
 from octavo_engine.server.submissions import EngineClient
 from octavo_engine.text.chat_template import ChatTemplate, load_chat_template
 from octavo_engine.text.generation_defaults import GenerationDefaults, load_generation_defaults
+from octavo_engine.text.grammar import GrammarCompiler
 from octavo_engine.text.tokenizer import TextTokenizer, load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -191,6 +192,9 @@ def build_serving(
         tokenizer=text_files.tokenizer,
         template=text_files.template,
         defaults=text_files.defaults,
+        grammars=GrammarCompiler(
+            text_files.tokenizer, vocab_size=facts.vocab_size, eos_token_ids=facts.eos_token_ids
+        ),
         lifecycle=lifecycle,
         unhealthy_because=thread.unhealthy_because,
         metrics_page=lambda: metrics_page(collector),

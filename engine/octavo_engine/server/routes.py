@@ -27,6 +27,7 @@ from octavo_engine.server.schema import (
     parse_body,
 )
 from octavo_engine.server.serving import Serving, build_answer, build_requests
+from octavo_engine.server.structured import compile_form, wanted_form
 
 
 def build_routes(serving: Serving) -> APIRouter:
@@ -97,7 +98,8 @@ async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[l
         )
         for prompt in prompts
     ]
-    requests = build_requests(prompts, params, body)
+    grammar = await compile_form(wanted_form(body), body, serving.grammars)
+    requests = build_requests(prompts, params, body, grammar)
     shape = CompletionFormat(serving.tokenizer, with_logprobs=body.logprobs is not None)
     echoes = _echoes(serving, prompts, body) if body.echo else ()
     return requests, build_answer(serving, body, requests, shape, continues_prompt=True, echoes=echoes)
@@ -126,7 +128,8 @@ async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRe
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         vocab_size=serving.facts.vocab_size,
     )
-    requests = build_requests([Prompt(token_ids=tuple(ids), text=text)], [params], body)
+    grammar = await compile_form(wanted_form(body), body, serving.grammars)
+    requests = build_requests([Prompt(token_ids=tuple(ids), text=text)], [params], body, grammar)
     shape = ChatFormat(serving.tokenizer, with_logprobs=bool(body.logprobs))
     return requests, build_answer(serving, body, requests, shape, continues_prompt=False)
 

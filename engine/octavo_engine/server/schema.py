@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,6 +40,7 @@ NEUTRAL_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
 }
 """Known fields without support here, each with the values that change nothing."""
 
+Choice = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
 TokenCount = Annotated[int, Field(ge=1, le=2**31 - 1)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
@@ -54,6 +55,46 @@ class StreamOptions(_Body):
     """What a stream carries besides the answer."""
 
     include_usage: bool | None = None
+
+
+class TextFormat(_Body):
+    """An answer without a form."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(_Body):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchema(_Body):
+    """What `json_schema` holds; the schema is obeyed whether `strict` or not."""
+
+    name: str
+    description: str | None = None
+    json_schema: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(_Body):
+    """JSON that a schema describes."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
+
+
+class StructuredOutputs(_Body):
+    """The form of the answer, given in exactly one way."""
+
+    json_schema: Annotated[dict[str, Any] | bool | str | None, Field(alias="json")] = None
+    regex: str | None = None
+    choice: Annotated[list[Choice], Field(min_length=1)] | None = None
+    grammar: str | None = None
 
 
 class SamplingBody(_Body):
@@ -79,6 +120,7 @@ class SamplingBody(_Body):
     stream_options: StreamOptions | None = None
     user: str | None = None
     cache_salt: Annotated[str, Field(max_length=256)] | None = None
+    structured_outputs: StructuredOutputs | None = None
 
     @property
     def stop_strings(self) -> list[str]:
@@ -103,6 +145,7 @@ class ChatBody(SamplingBody):
     max_completion_tokens: TokenCount | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    response_format: ResponseFormat | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

@@ -23,6 +23,7 @@ from octavo_engine.server.submissions import EngineClient
 from octavo_engine.text.chat_template import ChatTemplate
 from octavo_engine.text.choice_text import new_choice_text
 from octavo_engine.text.generation_defaults import GenerationDefaults
+from octavo_engine.text.grammar import Grammar, GrammarCompiler
 from octavo_engine.text.tokenizer import TextTokenizer
 
 MAX_BODY_BYTES: Final = 16 * 2**20
@@ -41,6 +42,7 @@ class Serving:
     tokenizer: TextTokenizer
     template: ChatTemplate | None
     defaults: GenerationDefaults
+    grammars: GrammarCompiler
     lifecycle: Lifecycle
     unhealthy_because: Callable[[], str | None]
     metrics_page: Callable[[], bytes]
@@ -64,7 +66,10 @@ class Serving:
 
 
 def build_requests(
-    prompts: Sequence[Prompt], params: Sequence[SamplingParams], body: SamplingBody
+    prompts: Sequence[Prompt],
+    params: Sequence[SamplingParams],
+    body: SamplingBody,
+    grammar: Grammar | None,
 ) -> list[EngineRequest]:
     """n sequences for each prompt, in the order of their choices, under ids of our own."""
     answer_id, arrival = uuid.uuid4().hex, time.monotonic()
@@ -78,6 +83,7 @@ def build_requests(
                     params=replace(prompt_params, seed=seed_of_choice(prompt_params.seed, position)),
                     arrival=arrival,
                     cache_salt=body.cache_salt or "",
+                    constraint=None if grammar is None else grammar.new_constraint(),
                 )
             )
     return requests

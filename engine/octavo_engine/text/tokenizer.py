@@ -44,6 +44,15 @@ class TextTokenizer:
         """Number of ids that stand for a token, added ones included."""
         return int(self._backend.get_vocab_size(with_added_tokens=True))
 
+    @property
+    def highest_id(self) -> int:
+        """Ids may have gaps, so this may be more than their number."""
+        return max(self._backend.get_vocab(with_added_tokens=True).values(), default=0)
+
+    def to_json(self) -> str:
+        """As tokenizer.json holds it."""
+        return str(self._backend.to_str())
+
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of the text. A chat template writes special tokens itself: then add none."""
         ids: list[int] = self._backend.encode(text, add_special_tokens=add_special_tokens).ids

@@ -17,66 +17,33 @@ from typing import Any
 
 import httpx
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 
 from octavo.engine_contract import REASON_INSUFFICIENT_MEMORY
 from octavo_engine.cli.termination import EXIT_CODES
-from octavo_engine.config import EngineConfig
-from octavo_engine.llm_engine import LLMEngine
 from octavo_engine.requests import REFUSED_NEVER_FITS
-from tests.octavo_engine.oracle import load_oracle, oracle_greedy, save_tiny_model
+from tests.octavo_engine.oracle import load_oracle, oracle_greedy
 from tests.octavo_engine.server.running_server import (
     MODEL,
     RunningServer,
     eventually,
     leave_after,
     parse_event,
-    running_server,
-    serve_options,
-    write_text_files,
 )
-from tests.octavo_engine.text.small_tokenizers import SPECIAL
+from tests.octavo_engine.server.tiny_model import tiny_server, write_tiny_model
 
-TEXT = [
-    "The octavo is a sheet folded three times, so that eight leaves and sixteen pages come of it.",
-    "Eine Katze, zwei Katzen, drei Hunde; und der Mond über dem Haus. 👋 naïve café 日本語",
-] * 5
-VOCAB_SIZE = 320
 NUM_BLOCKS = 24
 COMMAND = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
 
 
-def trained_tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB_SIZE,
-        special_tokens=list(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXT, trainer)
-    return tokenizer
-
-
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = save_tiny_model(tmp_path_factory.mktemp("llama"), vocab_size=VOCAB_SIZE)
-    return write_text_files(folder, trained_tokenizer())
+    return write_tiny_model(tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="module")
 def server(model_dir: Path) -> Iterator[RunningServer]:
-    config = EngineConfig(
-        model_dir=model_dir,
-        served_model_name=MODEL,
-        dtype="float32",
-        num_kv_blocks=NUM_BLOCKS,
-        max_num_seqs=8,
-        max_num_batched_tokens=32,
-    )
-    with running_server(serve_options(model_dir), lambda: LLMEngine.load(config)) as running:
+    with tiny_server(model_dir, num_kv_blocks=NUM_BLOCKS, max_num_batched_tokens=32) as running:
         yield running
         assert idle(running), "blocks or sequences were left behind"
 

@@ -15,6 +15,11 @@ from tests.octavo_engine.server.running_server import MODEL, RunningServer
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 
+
+def schema_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
 BAD_COMPLETIONS = [
     pytest.param({"prompt": []}, "prompt", id="no prompt"),
     pytest.param({"prompt": ""}, "prompt", id="empty prompt"),
@@ -48,6 +53,15 @@ BAD_COMPLETIONS = [
     pytest.param({"logit_bias": {"5": 1000}}, "logit_bias", id="bias too large"),
     pytest.param({"logit_bias": {"5": None}}, "logit_bias", id="bias null"),
     pytest.param({"surprise": 1}, "surprise", id="unknown field"),
+    pytest.param({"structured_outputs": {}}, "structured_outputs", id="no form"),
+    pytest.param(
+        {"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", id="two structures"
+    ),
+    pytest.param({"structured_outputs": {"regex": "[a-z"}}, "structured_outputs", id="bad regex"),
+    pytest.param({"structured_outputs": {"grammar": "start: gone"}}, "structured_outputs", id="bad grammar"),
+    pytest.param({"structured_outputs": {"choice": []}}, "structured_outputs", id="no choice"),
+    pytest.param({"structured_outputs": {"json": "{"}}, "structured_outputs", id="schema is no JSON"),
+    pytest.param({"structured_outputs": {"regex": "a" * 300_000}}, "structured_outputs", id="large grammar"),
 ]
 BAD_CHATS = [
     pytest.param({"messages": []}, "messages", id="no messages"),
@@ -59,7 +73,18 @@ BAD_CHATS = [
     pytest.param({"top_logprobs": 2}, "top_logprobs", id="top_logprobs alone"),
     pytest.param({"logprobs": True, "top_logprobs": 1000000000}, "top_logprobs", id="top_logprobs huge"),
     pytest.param({"tools": [{"type": "function"}]}, "tools", id="tools"),
-    pytest.param({"response_format": {"type": "json_object"}}, "response_format", id="response_format"),
+    pytest.param({"response_format": {"type": "xml"}}, "response_format", id="response_format unknown"),
+    pytest.param({"response_format": {"type": "json_schema"}}, "response_format", id="no schema"),
+    pytest.param({"response_format": schema_format({"type": "xyz"})}, "response_format", id="bad schema"),
+    pytest.param({"response_format": schema_format({"not": {}})}, "response_format", id="unsupported schema"),
+    pytest.param(
+        {"response_format": {"type": "json_object"}, "structured_outputs": {"regex": "a"}},
+        "structured_outputs",
+        id="two forms",
+    ),
+    pytest.param(
+        {"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos", id="form without end"
+    ),
     pytest.param({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", id="two limits"),
     pytest.param(
         {"chat_template_kwargs": {"messages": 1}}, "chat_template_kwargs", id="template variable of ours"
