@@ -7,7 +7,6 @@ answer can say which of its numbers the file never held.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +15,8 @@ from octavo.errors import InvalidConfig
 
 LARGEST_DIMENSION: Final = 1 << 31
 """No width, vocabulary or context is larger; a larger number is a mistake, not a model."""
+LARGEST_FACTOR: Final = 1 << 16
+"""No multiplier of a width is larger."""
 MOST_LAYERS: Final = 4096
 """No model is deeper; a larger number would only exhaust memory."""
 
@@ -113,11 +114,14 @@ class ConfigFields:
         return value
 
     def number(self, name: str, fallback: float) -> float:
+        """A factor: above zero and of a size that factors have."""
         value = self.raw(name)
         if value is None:
             return fallback
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InvalidConfig(f"{self.where}{name}: must be a finite number, got {shown(value)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST_FACTOR:
+            raise InvalidConfig(
+                f"{self.where}{name}: must be a number above 0, at most {LARGEST_FACTOR}, got {shown(value)}"
+            )
         return float(value)
 
     def sequence(self, name: str) -> Sequence[object] | None:

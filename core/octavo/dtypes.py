@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from octavo.config_fields import shown
 from octavo.errors import InvalidConfig, InvalidSpec
 
 MODEL_DTYPE_BYTES: Final[Mapping[str, int]] = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -29,11 +30,11 @@ def parse_model_dtype(value: object) -> str | None:
     if value is None or value == "auto":
         return None
     if not isinstance(value, str):
-        raise InvalidConfig(f"torch_dtype: must be a name such as 'bfloat16', got {value!r}")
+        raise InvalidConfig(f"torch_dtype: must be a name such as 'bfloat16', got {shown(value)}")
     name = value.removeprefix("torch.")
     name = _SPELLINGS.get(name, name)
     if name not in MODEL_DTYPE_BYTES:
-        raise InvalidConfig(f"torch_dtype: {value!r} is none of {', '.join(MODEL_DTYPE_BYTES)}")
+        raise InvalidConfig(f"torch_dtype: {shown(value)} is none of {', '.join(MODEL_DTYPE_BYTES)}")
     return name
 
 

@@ -27,6 +27,7 @@ class ExpertTraits:
     shared: Literal["none", "count", "width", "always"] = "none"
     """`count`: so many experts' width together; `width`: a width of its own; `always`: one MLP."""
     shared_field: str = "n_shared_experts"
+    shared_bias: Switch = False
     shared_gate: bool = False
     """A scalar gate on the shared expert's output (Qwen2-MoE)."""
     router_bias: Switch = False
@@ -70,7 +71,8 @@ def experts(fields: ConfigFields, dims: Dimensions, traits: ExpertTraits) -> Par
         weights.append(vector("mlp.gate.e_score_correction_bias", count))
     shared_width = _shared_width(fields, traits, width)
     if shared_width:
-        weights += mlp_weights("mlp.shared_experts", dims.hidden, shared_width, gated=traits.gated)
+        bias = is_on(fields, traits.shared_bias)
+        weights += mlp_weights("mlp.shared_experts", dims.hidden, shared_width, gated=traits.gated, bias=bias)
         if traits.shared_gate:
             weights.append(vector("mlp.shared_expert_gate", dims.hidden))
     per_token = fields.integer_or("num_experts_per_tok", 1)

@@ -20,6 +20,8 @@ from octavo.families.windows import Reach, read_reaches
 from octavo.layers import Weight
 from octavo.model_shape import Dimensions, ModelShape, read_dimensions
 
+MOST_STREAMS = 64
+"""Parallel residual streams of Gemma 3n (it has 4)."""
 HEAD_NORM = AttentionTraits(qk_norm="head")
 FOUR_NORMS = DecoderTraits(norms_per_layer=4)
 
@@ -60,7 +62,7 @@ def parse_gemma3n(fields: ConfigFields) -> ModelShape:
     inside, outside = _per_layer_inputs(fields, dims)
     inside = [*inside, *_laurel_and_altup(fields, dims)]
     mlps = [_with(dense(dims.hidden, width), inside) for width in widths]
-    streams = fields.integer_or("altup_num_inputs", 1, least=1) - 1
+    streams = fields.integer_or("altup_num_inputs", 1, least=1, most=MOST_STREAMS) - 1
     altup = linear("model.altup_projections", dims.hidden, dims.hidden) * (2 * streams)
     return assemble(fields, dims, FOUR_NORMS, mixers, mlps, extra_outside=[*outside, *altup])
 

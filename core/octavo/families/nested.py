@@ -71,16 +71,20 @@ def text_part(config: Mapping[str, object]) -> Mapping[str, object] | None:
         for name in ("tie_word_embeddings", "torch_dtype", "dtype", "quantization_config")
         if config.get(name) is not None and nested.get(name) is None
     }
-    wrapper = config.get("model_type")
-    kind = nested.get("model_type") or TEXT_TYPE_OF.get(wrapper if isinstance(wrapper, str) else "")
+    kind = nested.get("model_type") or TEXT_TYPE_OF.get(_wrapper_type(config))
     return {**nested, **shared, "model_type": kind}
+
+
+def _wrapper_type(config: Mapping[str, object]) -> str:
+    stated = config.get("model_type")
+    return stated if isinstance(stated, str) else ""
 
 
 def other_parts(config: Mapping[str, object], hidden: int) -> tuple[list[Weight], tuple[str, ...]]:
     """The weights of the other parts where they are known, and a note on those that are not."""
     present = [name for name in OTHER_PARTS if isinstance(config.get(name), Mapping)]
-    wrapper = config.get("model_type")
-    tower = TOWERS.get(wrapper) if isinstance(wrapper, str) else None
+    wrapper = _wrapper_type(config)
+    tower = TOWERS.get(wrapper)
     vision = config.get("vision_config", {} if wrapper in ALWAYS_PRESENT else None)
     weights: list[Weight] = []
     if tower is not None and isinstance(vision, Mapping):

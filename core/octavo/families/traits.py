@@ -168,10 +168,12 @@ MOE_TRAITS: Final[Mapping[str, DecoderTraits]] = {
     "ernie4_5_moe": DecoderTraits(
         attention=AttentionTraits(qkv_bias="use_bias", output_bias="use_bias"),
         mlp_bias="use_bias",
+        head_bias="use_bias",
         experts=ExpertTraits(
             sparse_layers="range",
             shared="count",
             shared_field="moe_num_shared_experts",
+            shared_bias="use_bias",
             correction_bias=True,
         ),
     ),
