@@ -22,7 +22,8 @@ from tests.octavo.kv_cases import CASES, config_of
 
 HOSTILE: tuple[Any, ...] = (
     None, 0, -1, 1, 2, 3, True, False, "", "8", "auto", "nan", [], {}, [0], [None], [[]], {"a": 1}, 1.5,
-    4096.0, float("nan"), float("inf"), -float("inf"), 2**31, 2**63, 10**5000, "x" * 10_000, [1] * 5000, [{}] * 3,
+    4096.0, float("nan"), float("inf"), -float("inf"), 2**31, 2**63, 10**5000, "x" * 10_000,
+    [1] * 5000, [{}] * 3,
 )  # fmt: skip
 QUANTIZED = ("C17", "C21", "C31", "C41")
 CONFIGS = {
