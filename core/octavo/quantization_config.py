@@ -177,9 +177,13 @@ def parse_exclusion(entry: str) -> Exclusion | None:
     Expressions are not run: only dots, stars and names are understood, so that a hostile file cannot
     keep the planner busy. What is not understood excludes nothing, which errs by a few per cent.
     """
-    text = entry.removeprefix("re:").replace("\\.", ".").replace("\\d+", "*").strip("^$")
-    is_anywhere = text.startswith((".*", "*")) or text.endswith((".*", "*"))
-    text = text.replace(".*", "*").strip("*").strip(".")
+    text = entry
+    if entry.startswith("re:"):
+        text = (
+            entry.removeprefix("re:").replace("\\d+", "*").replace("\\.", ".").strip("^$").replace(".*", "*")
+        )
+    is_anywhere = text.startswith("*") or text.endswith("*")
+    text = text.strip("*").strip(".")
     if not re.fullmatch(r"[\w.*-]+", text):
         return None
     components = tuple(text.split("."))
