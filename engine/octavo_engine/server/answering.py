@@ -9,11 +9,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from octavo_engine.server.choices import AnswerFailed, Choice, Delta, count_usage, deltas
+from octavo_engine.server.choices import AnswerFailed, Choice, Delta, Whole, count_usage, deltas
 from octavo_engine.server.formats import AnswerFormat, Json
 from octavo_engine.server.openai_errors import ApiError, error_body
 from octavo_engine.server.submissions import Submission
-from octavo_engine.text.choice_text import PlacedLogprob
 
 DONE: Final = b"data: [DONE]\n\n"
 
@@ -60,18 +59,14 @@ def encode_event(value: Json) -> bytes:
 
 async def answer_whole(answer: Answer, submission: Submission) -> Json:
     """The body of an answer that is not streamed; raises ApiError if the engine fails."""
-    texts = ["" for _ in answer.choices]
-    logprobs: list[list[PlacedLogprob]] = [[] for _ in answer.choices]
+    wholes = [Whole() for _ in answer.choices]
     try:
         async with aclosing(deltas(submission, answer.choices)) as found:
             async for delta in found:
-                texts[delta.index] += delta.text
-                logprobs[delta.index].extend(delta.logprobs)
+                wholes[delta.index].add(delta)
     except AnswerFailed as error:
         raise ApiError(error.status, str(error), code="answer_failed") from error
-    choices = [
-        answer.format.whole(choice, texts[choice.index], logprobs[choice.index]) for choice in answer.choices
-    ]
+    choices = [answer.format.whole(choice, wholes[choice.index]) for choice in answer.choices]
     return answer.envelope(answer.format.whole_object, choices, usage=answer.usage())
 
 

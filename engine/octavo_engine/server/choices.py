@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from octavo_engine.requests import EngineRequest, TokenEvent, TokenLogprob
 from octavo_engine.server.submissions import Submission
 from octavo_engine.text.choice_text import ChoiceText, PlacedLogprob
+from octavo_engine.text.tool_calls import CallDelta, Parsed, ToolCallParser
 
 
 class AnswerFailed(Exception):
@@ -26,6 +27,22 @@ class Delta:
     text: str
     logprobs: Sequence[PlacedLogprob]
     finish_reason: str | None
+    calls: tuple[CallDelta, ...] = ()
+
+
+@dataclass(slots=True)
+class Whole:
+    """All deltas of one choice together."""
+
+    text: str = ""
+    logprobs: list[PlacedLogprob] = field(default_factory=list)
+    calls: list[CallDelta] = field(default_factory=list)
+
+    def add(self, delta: Delta) -> None:
+        """Append what became certain."""
+        self.text += delta.text
+        self.logprobs.extend(delta.logprobs)
+        self.calls.extend(delta.calls)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +56,9 @@ class Choice:
     """Ids that end the sequence and are no part of its text."""
     echo: str = ""
     """The prompt, if it is to be repeated in front."""
+    calls: ToolCallParser | None = None
+    finish_reason_of_calls: str = "tool_calls"
+    """Said instead of `stop` if the text had calls."""
     finish_reason: str | None = None
     num_cached_tokens: int = 0
 
@@ -53,6 +73,29 @@ class Choice:
         elif event.finish_reason is not None:
             self.finish_reason = event.finish_reason
             self.text.finish()
+
+    def parse(self, text: str) -> Parsed:
+        """Content and calls of a piece of the text, and of all that was held back if it was the last."""
+        if self.calls is None:
+            return Parsed(text=text)
+        parsed = self.calls.push(text)
+        if self.finish_reason is None and not self.calls.full:
+            return parsed
+        rest = self.calls.finish()
+        return Parsed(text=parsed.text + rest.text, calls=parsed.calls + rest.calls)
+
+    @property
+    def has_all_calls(self) -> bool:
+        """No further call is wanted, so that the sequence may end."""
+        return self.calls is not None and self.calls.full
+
+    @property
+    def reported_finish_reason(self) -> str | None:
+        """As the client is told."""
+        with_calls = self.calls is not None and self.calls.num_calls > 0
+        return (
+            self.finish_reason_of_calls if with_calls and self.finish_reason == "stop" else self.finish_reason
+        )
 
     def _ends(self, event: TokenEvent, position: int) -> bool:
         is_last = position == len(event.token_ids) - 1
@@ -103,9 +146,17 @@ def _advance(submission: Submission, choice: Choice, event: TokenEvent) -> Delta
     if event.finish_reason == "abort":
         raise AnswerFailed(503, event.error or "the request was ended")
     choice.add(event)
-    if choice.text.stopped:
-        submission.stop(choice.index)
     text, logprobs = choice.text.take()
-    if not text and not logprobs and choice.finish_reason is None:
+    parsed = choice.parse(text)
+    if choice.text.stopped or choice.has_all_calls:
+        choice.finish_reason = "stop"
+        submission.stop(choice.index)
+    if not parsed.text and not parsed.calls and not logprobs and choice.finish_reason is None:
         return None
-    return Delta(index=choice.index, text=text, logprobs=logprobs, finish_reason=choice.finish_reason)
+    return Delta(
+        index=choice.index,
+        text=parsed.text,
+        calls=parsed.calls,
+        logprobs=logprobs,
+        finish_reason=choice.reported_finish_reason,
+    )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from octavo_engine.server.choices import Choice, Delta
+from octavo_engine.server.choices import Choice, Delta, Whole
 from octavo_engine.text.choice_text import PlacedLogprob
 from octavo_engine.text.tokenizer import TextTokenizer
+from octavo_engine.text.tool_calls import CallDelta
 
 Json = dict[str, Any]
 
@@ -28,7 +29,7 @@ class AnswerFormat(Protocol):
     def pieces(self, delta: Delta) -> Sequence[Json]:
         """Pieces of a stream."""
 
-    def whole(self, choice: Choice, text: str, logprobs: Sequence[PlacedLogprob]) -> Json:
+    def whole(self, choice: Choice, whole: Whole) -> Json:
         """A choice of an answer that is not streamed."""
 
 
@@ -51,10 +52,10 @@ class CompletionFormat:
         """One piece, the finish reason with the last text."""
         return [self._choice(delta.index, delta.text, self._logprobs(delta.logprobs), delta.finish_reason)]
 
-    def whole(self, choice: Choice, text: str, logprobs: Sequence[PlacedLogprob]) -> Json:
+    def whole(self, choice: Choice, whole: Whole) -> Json:
         """Echo and text in one."""
-        shown = self._logprobs(logprobs)
-        return self._choice(choice.index, choice.echo + text, shown, choice.finish_reason)
+        shown = self._logprobs(whole.logprobs)
+        return self._choice(choice.index, choice.echo + whole.text, shown, choice.finish_reason)
 
     def _choice(self, index: int, text: str, logprobs: Json | None, finish_reason: str | None) -> Json:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
@@ -90,22 +91,27 @@ class ChatFormat:
         return self._piece(choice.index, {"role": "assistant", "content": ""}, None, None)
 
     def pieces(self, delta: Delta) -> Sequence[Json]:
-        """The text, then the finish reason with an empty delta."""
+        """The text, calls, then the finish reason with an empty delta."""
         pieces = []
         if delta.text or delta.logprobs:
             shown = self._logprobs(delta.logprobs)
             pieces.append(self._piece(delta.index, {"content": delta.text}, shown, None))
+        for call in delta.calls:
+            pieces.append(self._piece(delta.index, {"tool_calls": [_call_piece(call)]}, None, None))
         if delta.finish_reason is not None:
             pieces.append(self._piece(delta.index, {}, None, delta.finish_reason))
         return pieces
 
-    def whole(self, choice: Choice, text: str, logprobs: Sequence[PlacedLogprob]) -> Json:
-        """The assistant's message."""
+    def whole(self, choice: Choice, whole: Whole) -> Json:
+        """The assistant's message; one that only calls has no content."""
+        calls = _whole_calls(whole.calls)
+        content = whole.text or None if calls else whole.text
+        message: Json = {"role": "assistant", "content": content, "refusal": None}
         return {
             "index": choice.index,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": self._logprobs(logprobs),
-            "finish_reason": choice.finish_reason,
+            "message": {**message, "tool_calls": calls} if calls else message,
+            "logprobs": self._logprobs(whole.logprobs),
+            "finish_reason": choice.reported_finish_reason,
         }
 
     def _piece(self, index: int, delta: Json, logprobs: Json | None, finish_reason: str | None) -> Json:
@@ -128,6 +134,29 @@ class ChatFormat:
             "logprob": _finite(logprob),
             "bytes": token_bytes,
         }
+
+
+def _call_piece(call: CallDelta) -> Json:
+    function: Json = {"arguments": call.arguments}
+    if call.name is None:
+        return {"index": call.index, "function": function}
+    return {
+        "index": call.index,
+        "id": call.call_id,
+        "type": "function",
+        "function": {"name": call.name, **function},
+    }
+
+
+def _whole_calls(pieces: Sequence[CallDelta]) -> list[Json]:
+    calls: list[Json] = []
+    for piece in pieces:
+        if piece.name is None:
+            calls[piece.index]["function"]["arguments"] += piece.arguments
+        else:
+            function = {"name": piece.name, "arguments": piece.arguments}
+            calls.append({"id": piece.call_id, "type": "function", "function": function})
+    return calls
 
 
 def _finite(logprob: float) -> float:

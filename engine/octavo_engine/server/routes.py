@@ -15,8 +15,9 @@ from octavo_engine.server.answering import Answer, answer_stream, answer_whole
 from octavo_engine.server.connection import EventStream, while_connected
 from octavo_engine.server.formats import ChatFormat, CompletionFormat
 from octavo_engine.server.gate import read_body
+from octavo_engine.server.messages import parse_messages, render_chat
 from octavo_engine.server.openai_errors import bad_request
-from octavo_engine.server.prompts import Prompt, encode, parse_messages, parse_prompts, render_chat
+from octavo_engine.server.prompts import Prompt, encode, parse_prompts
 from octavo_engine.server.sampling import build_sampling_params, chat_max_tokens, completion_max_tokens
 from octavo_engine.server.schema import (
     ChatBody,
@@ -28,6 +29,7 @@ from octavo_engine.server.schema import (
 )
 from octavo_engine.server.serving import Serving, build_answer, build_requests
 from octavo_engine.server.structured import compile_form, wanted_form
+from octavo_engine.server.tools import form_with_tools, parse_tool_use
 
 
 def build_routes(serving: Serving) -> APIRouter:
@@ -117,7 +119,10 @@ async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRe
     serving.check_model(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs: only with logprobs true", param="top_logprobs")
-    text = render_chat(serving.template, parse_messages(body.messages), body.chat_template_kwargs)
+    use = parse_tool_use(body, serving.template)
+    text = render_chat(
+        serving.template, parse_messages(body.messages), body.chat_template_kwargs, use.described
+    )
     ids = await encode(serving.tokenizer, text, add_special_tokens=False)
     if not ids:
         raise bad_request("messages: the chat template made an empty prompt of them", param="messages")
@@ -128,10 +133,10 @@ async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRe
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         vocab_size=serving.facts.vocab_size,
     )
-    grammar = await compile_form(wanted_form(body), body, serving.grammars)
+    grammar = await compile_form(form_with_tools(use, wanted_form(body)), body, serving.grammars)
     requests = build_requests([Prompt(token_ids=tuple(ids), text=text)], [params], body, grammar)
     shape = ChatFormat(serving.tokenizer, with_logprobs=bool(body.logprobs))
-    return requests, build_answer(serving, body, requests, shape, continues_prompt=False)
+    return requests, build_answer(serving, body, requests, shape, continues_prompt=False, tool_use=use)
 
 
 async def _answer(
@@ -150,7 +155,7 @@ async def _tokenize(serving: Serving, body: TokenizeBody) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise bad_request("prompt: send either prompt or messages", param="prompt")
     if body.messages is not None:
-        text = render_chat(serving.template, parse_messages(body.messages), None)
+        text = render_chat(serving.template, parse_messages(body.messages))
         return await encode(serving.tokenizer, text, add_special_tokens=bool(body.add_special_tokens))
     add = body.add_special_tokens is not False
     return await encode(serving.tokenizer, body.prompt or "", add_special_tokens=add)

@@ -16,6 +16,7 @@ from octavo_engine.requests import MAX_LOGPROBS
 from octavo_engine.server.openai_errors import ApiError, bad_request
 
 MAX_CHOICES: Final = 128
+MAX_TOOLS: Final = 128
 MAX_STOP_STRINGS: Final = 16
 MAX_STOP_LENGTH: Final = 1000
 
@@ -97,6 +98,35 @@ class StructuredOutputs(_Body):
     grammar: str | None = None
 
 
+class Function(_Body):
+    """A tool's name and its arguments' JSON schema."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(_Body):
+    """What the model may call."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(_Body):
+    """Names a tool."""
+
+    name: str
+
+
+class NamedToolChoice(_Body):
+    """The tool that must be called."""
+
+    type: Literal["function"]
+    function: FunctionName
+
+
 class SamplingBody(_Body):
     """What completions and chat have in common."""
 
@@ -146,6 +176,9 @@ class ChatBody(SamplingBody):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     response_format: ResponseFormat | None = None
+    tools: Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

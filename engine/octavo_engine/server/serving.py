@@ -20,6 +20,7 @@ from octavo_engine.server.prompts import Prompt
 from octavo_engine.server.sampling import seed_of_choice
 from octavo_engine.server.schema import SamplingBody
 from octavo_engine.server.submissions import EngineClient
+from octavo_engine.server.tools import NO_TOOLS, ToolUse
 from octavo_engine.text.chat_template import ChatTemplate
 from octavo_engine.text.choice_text import new_choice_text
 from octavo_engine.text.generation_defaults import GenerationDefaults
@@ -97,10 +98,19 @@ def build_answer(
     *,
     continues_prompt: bool,
     echoes: Sequence[str] = (),
+    tool_use: ToolUse = NO_TOOLS,
 ) -> Answer:
     """The answer that the sequences will fill. A completion continues its prompt's text, a chat does not."""
     choices = [
-        _build_choice(serving, body, index, request, continues_prompt, echoes[index] if echoes else "")
+        _build_choice(
+            serving,
+            body,
+            index,
+            request,
+            continues_prompt=continues_prompt,
+            echo=echoes[index] if echoes else "",
+            tool_use=tool_use,
+        )
         for index, request in enumerate(requests)
     ]
     return Answer(
@@ -119,8 +129,10 @@ def _build_choice(
     body: SamplingBody,
     index: int,
     request: EngineRequest,
+    *,
     continues_prompt: bool,
     echo: str,
+    tool_use: ToolUse,
 ) -> Choice:
     text = new_choice_text(
         serving.tokenizer.decode,
@@ -135,4 +147,6 @@ def _build_choice(
         text=text,
         hidden_ids=serving.facts.eos_token_ids | request.params.stop_token_ids,
         echo=echo,
+        calls=tool_use.new_parser(),
+        finish_reason_of_calls=tool_use.finish_reason,
     )

@@ -33,6 +33,12 @@ class WantedForm:
 
     lark: str
     param: str
+    body: str | None = None
+    """The right side of the grammar's one rule, where it can stand inside another grammar."""
+
+
+def _form(body: str, param: str) -> WantedForm:
+    return WantedForm(lark=f"start: {body}", param=param, body=body)
 
 
 def wanted_form(body: SamplingBody) -> WantedForm | None:
@@ -46,10 +52,9 @@ def wanted_form(body: SamplingBody) -> WantedForm | None:
         )
     if isinstance(response_format, JsonSchemaFormat):
         schema = response_format.json_schema.json_schema
-        body_of_start = json_body(ANY_OBJECT if schema is None else schema)
-        return WantedForm(lark=f"start: {body_of_start}", param="response_format")
+        return _form(json_body(ANY_OBJECT if schema is None else schema), "response_format")
     if response_format is not None:
-        return WantedForm(lark=f"start: {json_body(ANY_OBJECT)}", param="response_format")
+        return _form(json_body(ANY_OBJECT), "response_format")
     return None if body.structured_outputs is None else _from_structured_outputs(body.structured_outputs)
 
 
@@ -66,11 +71,10 @@ def _from_structured_outputs(wanted: StructuredOutputs) -> WantedForm:
     if wanted.grammar is not None:
         return WantedForm(lark=wanted.grammar, param="structured_outputs.grammar")
     if wanted.regex is not None:
-        return WantedForm(lark=f"start: {regex_body(wanted.regex)}", param="structured_outputs.regex")
+        return _form(regex_body(wanted.regex), "structured_outputs.regex")
     if wanted.choice is not None:
-        return WantedForm(lark=f"start: {choice_body(wanted.choice)}", param="structured_outputs.choice")
-    schema = _parsed(wanted.json_schema)
-    return WantedForm(lark=f"start: {json_body(schema)}", param="structured_outputs.json")
+        return _form(choice_body(wanted.choice), "structured_outputs.choice")
+    return _form(json_body(_parsed(wanted.json_schema)), "structured_outputs.json")
 
 
 def _parsed(schema: dict[str, Any] | bool | str | None) -> dict[str, Any] | bool:

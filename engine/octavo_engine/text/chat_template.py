@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from octavo.errors import InvalidConfig, OctavoError
 from octavo_engine.text.tokenizer import read_json_object, read_special_tokens
+from octavo_engine.text.tool_calls import OPENING
 
 Message = Mapping[str, Any]
 
@@ -33,17 +34,28 @@ class ChatTemplate:
     """A compiled template with the model's special tokens at hand."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        environment = _environment()
         try:
-            self._template = _environment().from_string(source)
+            self._template = environment.from_string(source)
+            variables = meta.find_undeclared_variables(environment.parse(source))
         except jinja2.TemplateError as error:
             raise InvalidConfig(f"chat template: {error}") from error
+        self.writes_tools = "tools" in variables and OPENING in source
+        """Whether it tells the model of tools, and to call them in the form that is understood here."""
         self._special_tokens = dict(special_tokens)
 
-    def render(self, messages: Sequence[Message], extra: Mapping[str, Any] | None = None) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        extra: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> str:
         """The prompt that asks for the assistant's next message; raises TemplateRefused."""
         values = {**(extra or {}), **self._special_tokens}
         try:
-            return self._template.render(messages=messages, add_generation_prompt=True, **values)
+            return self._template.render(
+                messages=messages, tools=tools or None, add_generation_prompt=True, **values
+            )
         except jinja2.TemplateError as error:
             raise TemplateRefused(str(error) or type(error).__name__) from error
         except (TypeError, ValueError, KeyError, ArithmeticError, RecursionError) as error:

@@ -53,13 +53,13 @@ class StopStrings:
         return start
 
     def _longest_open_prefix(self) -> int:
-        return max(_open_prefix(self._held, stop) for stop in self._stops)
+        return max(open_prefix(self._held, stop) for stop in self._stops)
 
 
-def _open_prefix(text: str, stop: str) -> int:
+def open_prefix(text: str, stop: str) -> int:
     """The length of the longest end of `text` that begins `stop` without completing it.
 
-    >>> _open_prefix("xxDEFG", "DEFGHIJ")
+    >>> open_prefix("xxDEFG", "DEFGHIJ")
     4
     """
     for length in range(min(len(text), len(stop) - 1), 0, -1):

@@ -72,7 +72,6 @@ BAD_CHATS = [
     pytest.param({"max_tokens": 0}, "max_tokens", id="max_tokens 0"),
     pytest.param({"top_logprobs": 2}, "top_logprobs", id="top_logprobs alone"),
     pytest.param({"logprobs": True, "top_logprobs": 1000000000}, "top_logprobs", id="top_logprobs huge"),
-    pytest.param({"tools": [{"type": "function"}]}, "tools", id="tools"),
     pytest.param({"response_format": {"type": "xml"}}, "response_format", id="response_format unknown"),
     pytest.param({"response_format": {"type": "json_schema"}}, "response_format", id="no schema"),
     pytest.param({"response_format": schema_format({"type": "xyz"})}, "response_format", id="bad schema"),
