@@ -10,7 +10,7 @@ CLUSTER ?= local
 export OCTAVO_STATE ?= $(CURDIR)/.octavo
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help setup demo demo-down check format generate test test-fast test-cluster test-e2e images cluster cluster-down constraints clean
+.PHONY: help setup demo demo-down check format generate prepare test test-fast test-cluster test-e2e cluster cluster-down constraints clean
 
 help: ## List the targets
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@echo "setup: installing Octavo and its dependencies into $(VENV) (torch is large: about 5 GB, 2 to 3 minutes the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "setup: $(PYTHON) is older than 3.11; set PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --progress-bar on -c constraints.txt -e '.[operator,engine,gpu,dev]'
+	@$(BIN)/pip install --quiet --progress-bar on -c constraints.txt -e '.[operator,engine,dev]'
 	@touch $@
 	@echo "setup: done; $(BIN)/octavo and $(BIN)/octavo-engine are ready"
 
@@ -35,6 +35,7 @@ check: setup ## Lint, format check, types, and generated files are current
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m octavo_operator.api.generate --check
 	@$(BIN)/pytest -q tests/test_layers.py tests/test_repository.py
 
 format: setup ## Format the code
@@ -48,17 +49,19 @@ test-fast: check ## Everything that needs no cluster, in under two minutes
 	@$(BIN)/pytest -q -m "not cluster and not e2e and not slow"
 
 test-cluster: setup ## Tests on a real API server (light cluster, no node)
+	@$(BIN)/python -m tests.cluster.local binaries
 	@$(BIN)/pytest -q -m cluster
 
-test-e2e: setup ## Tests on the whole local cluster: kubelet, images, sample model (needs root)
+test-e2e: prepare ## Tests on the whole local cluster: kubelet, images, sample model (needs root)
 	@$(BIN)/pytest -q -m e2e
 
-test: check ## Lint, types, unit, property, cluster and end-to-end tests
+prepare: setup ## Build once what the cluster tests need: packages, programs, images, sample model (needs root)
 	@$(BIN)/python -m tests.cluster.local prepare
-	@$(BIN)/pytest -q
-
-images: setup ## Build the engine's and the operator's images
+	@$(BIN)/python -m tests.support.sample_model
 	@$(BIN)/python -m tests.cluster.images build
+
+test: check prepare ## Lint, types, unit, property, cluster and end-to-end tests (needs root)
+	@$(BIN)/pytest -q
 
 cluster: setup ## Start the local cluster alone and print its kubeconfig
 	@$(BIN)/python -m tests.cluster.local up
