@@ -22,7 +22,7 @@ MOST_LAYERS: Final = 4096
 
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
-    "hidden_size": ("n_embd", "d_model", "model_dim"),
+    "hidden_size": ("n_embd", "d_model", "model_dim", "n_embed"),
     "num_attention_heads": ("n_head", "n_heads", "num_heads"),
     "num_key_value_heads": ("num_kv_heads", "n_head_kv", "kv_n_heads"),
     "head_dim": ("attention_head_dim", "kv_channels"),

@@ -50,6 +50,7 @@ KEPT_IN_SPITE = (
 
 DERIVED = {
     "glm4_moe_lite": {"first_k_dense_replace": 1},
+    "mimo_v2_flash": {"first_k_dense_replace": 1},
     "minicpm3": {"v_head_dim": 64},
     "gemma4_text": {"global_head_dim": 512},
     "nemotron_h": {"layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]},
@@ -59,6 +60,8 @@ DERIVED = {
 """What the classes compute in `__post_init__` where a file omits it."""
 
 REMOTE = {
+    "deepseek": {"tie_word_embeddings": False, "n_shared_experts": 0, "moe_layer_freq": 1},
+    "grok-1": {"tie_word_embeddings": True},
     "phi3small": {"tie_word_embeddings": True},
 }
 """Defaults of classes that live in a model's repository, for which `transformers` has none."""

@@ -14,8 +14,9 @@ import octavo
 from octavo.architecture import ModelArchitecture, parse_architecture
 from octavo.errors import InvalidConfig, Unsupported
 from octavo.families.class_defaults import CLASS_DEFAULTS
-from octavo.kv_sizing import kv_layout, resolve_dtype, resolve_kv_dtype
+from octavo.kv_sizing import kv_bytes_per_token, kv_layout, resolve_dtype, resolve_kv_dtype
 from octavo.layers import AttentionCache, LatentCache, StateCache
+from octavo.weights import params_total
 from tests.octavo.kv_cases import CASES, config_of
 
 BASE: dict[str, Any] = {
@@ -166,6 +167,87 @@ def test_pages_of_kinds_are_equal_when_their_tokens_are_not() -> None:
     layout = kv_layout(arch, kv_dtype="bf16", block_size=16)
     assert {kind.name: kind.block_tokens for kind in layout.kinds} == {"sliding": 16, "full": 32}
     assert layout.layers_per_group == 10
+
+
+@pytest.mark.parametrize(
+    ("config", "bytes_per_token", "parameters"),
+    [
+        pytest.param(
+            {"model_type": "RefinedWeb", "hidden_size": 8192, "n_head": 128, "n_head_kv": 8, "n_layer": 60},
+            122_880,
+            41_303_293_952,
+            id="Falcon-40B's original file, where only n_head_kv tells",
+        ),
+        pytest.param(
+            {
+                "model_type": "openelm",
+                "num_transformer_layers": 16,
+                "model_dim": 1280,
+                "head_dim": 64,
+                "vocab_size": 32_000,
+                "num_query_heads": [12] * 5 + [16] * 7 + [20] * 4,
+                "num_kv_heads": [3] * 5 + [4] * 7 + [5] * 4,
+                "ffn_multipliers": [
+                    *(0.5, 0.73, 0.97, 1.2, 1.43, 1.67, 1.9, 2.13),
+                    *(2.37, 2.6, 2.83, 3.07, 3.3, 3.53, 3.77, 4.0),
+                ],
+                "ffn_dim_divisor": 256,
+                "share_input_output_layers": True,
+                "normalize_qk_projections": True,
+            },
+            16_128,
+            271_527_168,
+            id="OpenELM-270M, with heads and widths of every layer",
+        ),
+        pytest.param(
+            {
+                "model_type": "chatglm",
+                "hidden_size": 4096,
+                "inner_hidden_size": 16_384,
+                "num_attention_heads": 32,
+                "num_layers": 28,
+                "vocab_size": 130_528,
+            },
+            458_752,
+            6_173_286_400,
+            id="the first ChatGLM-6B",
+        ),
+        pytest.param(
+            {
+                "model_type": "hunyuan",
+                "num_hidden_layers": 4,
+                "hidden_size": 256,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "intermediate_size": 64,
+                "num_experts": 2,
+                "vocab_size": 100,
+                "use_cla": True,
+                "cla_share_factor": 2,
+            },
+            2 * 2 * 2 * 64 * 2,
+            None,
+            id="Hunyuan, where every second layer reads another's",
+        ),
+    ],
+)
+def test_published_model_is_sized_as_published(
+    config: dict[str, Any], bytes_per_token: int, parameters: int | None
+) -> None:
+    arch = parse_architecture(config)
+    assert isinstance(arch, ModelArchitecture)
+    assert kv_bytes_per_token(arch, kv_dtype="bf16") == bytes_per_token
+    assert parameters is None or params_total(arch) == parameters
+
+
+def test_values_are_narrower_than_keys_where_the_model_says_so() -> None:
+    arch = parse_architecture({"model_type": "mimo_v2_flash"})
+    assert isinstance(arch, ModelArchitecture)
+    full, local = arch.layers[0].caches[0], arch.layers[1].caches[0]
+    assert isinstance(full, AttentionCache)
+    assert isinstance(local, AttentionCache)
+    assert (full.num_kv_heads, full.key_dim, full.value_dim, full.window) == (4, 192, 128, None)
+    assert (local.num_kv_heads, local.key_dim, local.value_dim, local.window) == (8, 192, 128, 129)
 
 
 def test_defaults_are_recorded_for_the_families() -> None:

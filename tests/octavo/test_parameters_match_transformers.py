@@ -177,6 +177,11 @@ CHANGED: tuple[tuple[str, dict[str, Any]], ...] = (
                       "intermediate_size": [320] * 10}),
     ("gemma4_text", {**SMALL, "num_hidden_layers": 12, "num_kv_shared_layers": 5, "attention_k_eq_v": True,
                      "num_global_key_value_heads": 2, "global_head_dim": 64, "use_double_wide_mlp": True}),
+    ("gemma4_text", {**SMALL, "enable_moe_block": True, "num_experts": 8, "moe_intermediate_size": 48,
+                     "top_k_experts": 2}),
+    ("zamba2", {}),
+    ("zamba2", {"num_mem_blocks": 2, "use_shared_attention_adapter": True, "add_bias_linear": True}),
+    ("mimo_v2_flash", {}),
     ("mamba2", {"hidden_size": 128, "num_heads": 8, "head_dim": 32, "state_size": 16, "n_groups": 2,
                 "num_hidden_layers": 3, "vocab_size": 500}),
 )  # fmt: skip

@@ -28,8 +28,12 @@ def _equal_layers(
 
 
 def parse_falcon(fields: ConfigFields) -> ModelShape:
-    """`num_kv_heads` counts only in the new architecture; before, `multi_query` meant one head."""
-    new = fields.flag("new_decoder_architecture")
+    """`num_kv_heads` counts only in the new architecture; before, `multi_query` meant one head.
+
+    The original file of Falcon-40B has the new architecture and no switch for it: only `n_head_kv` tells.
+    """
+    original_40b = fields.values.get("n_head_kv") is not None
+    new = fields.flag("new_decoder_architecture") or original_40b
     kv_heads = (
         None if new else (1 if fields.flag("multi_query", True) else fields.integer("num_attention_heads"))
     )
@@ -150,12 +154,22 @@ def parse_chatglm(fields: ConfigFields) -> ModelShape:
     multi_query = fields.flag("multi_query_attention")
     kv_heads = fields.integer("multi_query_group_num") if multi_query else None
     dims = read_dimensions(fields, kv_heads=kv_heads)
+    if fields.has("inner_hidden_size"):
+        return _chatglm1(fields, dims)
     bias = fields.flag("add_bias_linear")
     traits = DecoderTraits(
         attention=AttentionTraits(qkv_bias=bias or fields.flag("add_qkv_bias"), output_bias=bias),
         norm_vectors=1 if fields.flag("rmsnorm", True) else 2,
     )
     return _equal_layers(fields, dims, traits, mlp_bias=bias)
+
+
+def _chatglm1(fields: ConfigFields, dims: Dimensions) -> ModelShape:
+    """The first ChatGLM: biases everywhere, LayerNorm, an MLP without a gate, a tied head."""
+    dims = replace(dims, intermediate=fields.integer("inner_hidden_size"))
+    tied = ConfigFields({"tie_word_embeddings": True, **fields.values}, fields.defaults, fields.where)
+    traits = DecoderTraits(attention=ALL_BIAS, gated=False, norm_vectors=2)
+    return _equal_layers(tied, dims, traits, mlp_bias=True)
 
 
 def parse_phi3small(fields: ConfigFields) -> ModelShape:

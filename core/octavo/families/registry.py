@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from octavo.config_fields import ConfigFields
-from octavo.families import early, encoder_decoder, gemma, hybrid, listed, single_kind
+from octavo.families import early, encoder_decoder, gemma, hybrid, listed, shared, single_kind
 from octavo.families.decoder import LLAMA, DecoderTraits, parse_decoder
 from octavo.families.feed_forward import ExpertTraits
 from octavo.families.latent import parse_latent, parse_longcat
@@ -76,6 +76,10 @@ _OWN_PARSERS: Final[Mapping[str, Parser]] = {
     "mamba": single_kind.parse_mamba,
     "falcon_mamba": single_kind.parse_mamba,
     "mamba2": single_kind.parse_mamba2,
+    "zamba2": shared.parse_zamba2,
+    "mimo_v2_flash": shared.parse_mimo,
+    "hunyuan_v1_dense": partial(shared.parse_hunyuan, traits=DENSE_TRAITS["hunyuan_v1_dense"]),
+    "hunyuan_v1_moe": partial(shared.parse_hunyuan, traits=MOE_TRAITS["hunyuan_v1_moe"]),
     "gemma3n_text": gemma.parse_gemma3n,
     "gemma4_text": gemma.parse_gemma4,
     "nemotron-nas": listed.parse_nemotron_nas,
@@ -108,6 +112,8 @@ _SAME_AS: Final[Mapping[str, str]] = {
     "kimi_k2": "deepseek_v3",
     "minimax_text_01": "minimax",
     "MiniMaxText01": "minimax",
+    "minimax_m1": "minimax",
+    "hunyuan": "hunyuan_v1_moe",
     "step3p7": "step3p5",
     "step3p7_text": "step3p5",
 }

@@ -209,4 +209,13 @@ MOE_TRAITS: Final[Mapping[str, DecoderTraits]] = {
             width_field="intermediate_size", shared="count", shared_field="moe_num_shared_experts"
         )
     ),
+    "deepseek": DecoderTraits(mlp_bias=False, experts=_DEEPSEEK_MOE),
+    "grok-1": DecoderTraits(
+        attention=NO_BIAS,
+        mlp_bias=False,
+        norms_per_layer=4,
+        experts=ExpertTraits(width_field="intermediate_size"),
+        confidence="medium",
+        notes=("Grok-1's file is read as its repository's code does; its weights are not verified.",),
+    ),
 }

@@ -72,6 +72,9 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
         "d_model": 2048, "max_seq_len": 2048, "n_heads": 16, "n_layers": 24, "tie_word_embeddings": False,
         "vocab_size": 32000,
     },
+    "deepseek": {
+        "moe_layer_freq": 1, "n_shared_experts": 0, "tie_word_embeddings": False,
+    },
     "deepseek_v2": {
         "attention_bias": False, "first_k_dense_replace": 0, "hidden_size": 4096,
         "intermediate_size": 11008, "kv_lora_rank": 512, "max_position_embeddings": 2048, "mlp_bias": False,
@@ -275,6 +278,9 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
         "max_position_embeddings": 2048, "num_attention_heads": 32, "num_experts_per_tok": 2,
         "num_hidden_layers": 32, "num_local_experts": 8, "shared_intermediate_size": 0,
         "tie_word_embeddings": False, "vocab_size": 32000,
+    },
+    "grok-1": {
+        "tie_word_embeddings": True,
     },
     "helium": {
         "attention_bias": False, "head_dim": 128, "hidden_size": 2560, "intermediate_size": 7040,

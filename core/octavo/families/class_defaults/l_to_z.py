@@ -54,6 +54,13 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
         "state_size": 128, "tie_word_embeddings": False, "use_bias": False, "use_conv_bias": True,
         "vocab_size": 32768,
     },
+    "mimo_v2_flash": {
+        "attention_bias": False, "first_k_dense_replace": 1, "head_dim": 192, "hidden_size": 4096,
+        "intermediate_size": 16384, "max_position_embeddings": 131072, "moe_intermediate_size": 2048,
+        "n_routed_experts": 256, "num_attention_heads": 64, "num_experts_per_tok": 8,
+        "num_hidden_layers": 48, "num_key_value_heads": 4, "sliding_window": 129,
+        "tie_word_embeddings": False, "v_head_dim": 128, "vocab_size": 152576,
+    },
     "minicpm3": {
         "attention_bias": False, "dim_model_base": 256, "hidden_size": 2560, "intermediate_size": 6400,
         "kv_lora_rank": 256, "max_position_embeddings": 32768, "mlp_bias": False, "num_attention_heads": 40,
@@ -336,5 +343,13 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
         "max_position_embeddings": 131072, "num_attention_heads": 16, "num_hidden_layers": 32,
         "num_key_value_heads": 16, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
         "rope_interleave": True, "tie_word_embeddings": True, "v_head_dim": 128, "vocab_size": 128256,
+    },
+    "zamba2": {
+        "adapter_rank": 128, "add_bias_linear": False, "chunk_size": 256, "hidden_size": 2560,
+        "mamba_d_conv": 4, "mamba_d_state": 64, "mamba_expand": 2, "mamba_ngroups": 1,
+        "max_position_embeddings": 4096, "n_mamba_heads": 8, "num_attention_heads": 32,
+        "num_hidden_layers": 54, "num_mem_blocks": 1, "tie_word_embeddings": True, "use_conv_bias": True,
+        "use_long_context": False, "use_mem_eff_path": False, "use_shared_attention_adapter": False,
+        "vocab_size": 32000,
     },
 }
