@@ -16,6 +16,8 @@ class EngineFacts:
     block_size: int
     block_bytes: int
     num_kv_blocks: int
+    kv_blocks_bound: str
+    """What kept `num_kv_blocks` from being more, in words."""
     measured_kv_blocks: int
     planned_kv_blocks: int | None
     capacity_tokens: int

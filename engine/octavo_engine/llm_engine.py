@@ -280,6 +280,7 @@ def _facts(
         block_size=config.block_size,
         block_bytes=shape.block_bytes,
         num_kv_blocks=count.num_blocks,
+        kv_blocks_bound=count.bound,
         measured_kv_blocks=count.measured,
         planned_kv_blocks=count.planned,
         capacity_tokens=capacity,

@@ -26,10 +26,15 @@ HEADROOM_RATIO: Final = 0.02
 
 def memory_limit_bytes(root: Path = Path("/")) -> int:
     """The cgroup's limit, or else 90 % of what the machine has available on top of our own use."""
-    limits = list(_memory_limits(root))
-    if limits:
-        return min(limits)
+    limit = cgroup_limit_bytes(root)
+    if limit is not None:
+        return limit
     return int(AVAILABLE_SHARE * (_meminfo_bytes(root, "MemAvailable") + resident_bytes(root)))
+
+
+def cgroup_limit_bytes(root: Path = Path("/")) -> int | None:
+    """The smallest limit of our cgroup and those above it, None where there is none."""
+    return min(_memory_limits(root), default=None)
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:

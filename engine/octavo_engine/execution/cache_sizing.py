@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 
@@ -12,8 +13,18 @@ from octavo_engine.config import EngineConfig
 from octavo_engine.execution.kv_cache import KVCache, KVCacheShape, group_layers
 from octavo_engine.execution.loaded_model import LoadedModel
 from octavo_engine.execution.model_runner import ModelRunner
-from octavo_engine.memory import PeakMeter, kv_budget_bytes, require_room_for_blocks
+from octavo_engine.memory import PeakMeter, cgroup_limit_bytes, kv_budget_bytes, require_room_for_blocks
 from octavo_engine.scheduling.batch_layout import BatchLayout, GroupLayout, SpanLayout
+
+UNASKED_POOL_BYTES: Final = 4 << 30
+"""Of KV cache where neither a limit nor a plan says how much memory is meant for the engine: somebody
+tries it on a machine that has other things to do."""
+
+BOUND_ASKED: Final = "the number asked for"
+BOUND_PLANNED: Final = "the plan"
+BOUND_MEASURED: Final = "measured memory"
+BOUND_USEFUL: Final = "what all sequences at full length could fill"
+BOUND_UNASKED: Final = f"{UNASKED_POOL_BYTES >> 30} GiB, as no memory limit is set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +32,8 @@ class BlockCount:
     """Blocks of the pool, and where the number comes from."""
 
     num_blocks: int
+    bound: str
+    """What kept it from being larger, in words."""
     measured: int
     planned: int | None
     """In this engine's own blocks, whatever the plan counted in."""
@@ -44,7 +57,12 @@ def decide_block_count(
     """The lesser of what was measured and what was planned; exactly `num_kv_blocks` where that is set."""
     planned = _planned_blocks(config, model, shape)
     if config.num_kv_blocks is not None:
-        return BlockCount(num_blocks=config.num_kv_blocks, measured=config.num_kv_blocks, planned=planned)
+        return BlockCount(
+            num_blocks=config.num_kv_blocks,
+            bound=BOUND_ASKED,
+            measured=config.num_kv_blocks,
+            planned=planned,
+        )
     budget = kv_budget_bytes(
         limit_bytes=limit_bytes,
         peak_bytes=_measure_step_peak(config, model, shape, device),
@@ -53,12 +71,16 @@ def decide_block_count(
     measured = require_room_for_blocks(
         budget_bytes=budget, block_bytes=shape.block_bytes, limit_bytes=limit_bytes
     )
-    useful = min(measured, _most_useful_blocks(config, model, shape))
-    return BlockCount(
-        num_blocks=useful if planned is None else max(1, min(useful, planned)),
-        measured=measured,
-        planned=planned,
-    )
+    bounds = {
+        BOUND_MEASURED: measured,
+        BOUND_USEFUL: config.max_num_seqs * _blocks_of_full_length(config, model, shape),
+    }
+    if planned is not None:
+        bounds[BOUND_PLANNED] = planned
+    elif config.memory_limit_bytes is None and cgroup_limit_bytes() is None:
+        bounds[BOUND_UNASKED] = _unasked_blocks(config, model, shape)
+    bound = min(bounds, key=lambda name: bounds[name])
+    return BlockCount(num_blocks=max(1, bounds[bound]), bound=bound, measured=measured, planned=planned)
 
 
 def _planned_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int | None:
@@ -73,9 +95,17 @@ def _planned_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShap
     return config.planned_kv_blocks * planned_block // shape.block_bytes
 
 
-def _most_useful_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int:
-    """Blocks for `max_num_seqs` sequences of full length: more could never be filled at once."""
-    per_sequence = sum(
+def _unasked_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int:
+    """Blocks to take unasked; a context length that was asked for fits all the same."""
+    by_default = UNASKED_POOL_BYTES // shape.block_bytes
+    if config.max_model_len is None:
+        return by_default
+    return max(by_default, _blocks_of_full_length(config, model, shape))
+
+
+def _blocks_of_full_length(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int:
+    """Blocks that one sequence of full length holds at most."""
+    return sum(
         group.max_blocks_held(
             model.declared_model_len,
             block_size=shape.block_size,
@@ -83,7 +113,6 @@ def _most_useful_blocks(config: EngineConfig, model: LoadedModel, shape: KVCache
         )
         for group in shape.groups
     )
-    return per_sequence * config.max_num_seqs
 
 
 def _measure_step_peak(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from math import prod
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import torch
 from torch import Tensor
@@ -74,5 +76,11 @@ class KVCache:
 
 
 def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros come straight from the system: pages that no block was written to take no memory yet."""
-    return torch.zeros(size, dtype=dtype, device=device)
+    """Zeros. On a CPU they are the system's own: a page takes memory once a block in it is written.
+
+    `torch.zeros` would write them all, which takes seconds and the whole pool's memory at once.
+    """
+    if device.type != "cpu":
+        return torch.zeros(size, dtype=dtype, device=device)
+    pages = mmap(-1, prod(size) * dtype.itemsize, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    return torch.frombuffer(pages, dtype=dtype).view(size)

@@ -237,7 +237,7 @@ def _log_start(options: ServeOptions, facts: EngineFacts, sock: socket.socket) -
     tokens = facts.num_kv_blocks * facts.block_size
     logger.info(
         "serving %s at http://%s:%d: %s, %s, KV %s, kernels %s; %d blocks of %d tokens (%d tokens, %.1f "
-        "sequences of full length %d), at most %d sequences; revision %s",
+        "sequences of full length %d), bounded by %s; at most %d sequences; revision %s",
         options.identity.model_name,
         host,
         port,
@@ -250,6 +250,7 @@ def _log_start(options: ServeOptions, facts: EngineFacts, sock: socket.socket) -
         tokens,
         tokens / facts.max_model_len,
         facts.max_model_len,
+        facts.kv_blocks_bound,
         facts.max_num_seqs,
         options.identity.revision or "unknown",
     )

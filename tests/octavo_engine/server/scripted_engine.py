@@ -25,6 +25,7 @@ def scripted_facts(**changes: object) -> EngineFacts:
         block_size=BLOCK_SIZE,
         block_bytes=1024,
         num_kv_blocks=64,
+        kv_blocks_bound="the number asked for",
         measured_kv_blocks=64,
         planned_kv_blocks=None,
         capacity_tokens=1024,
