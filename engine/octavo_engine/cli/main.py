@@ -12,13 +12,21 @@ import signal
 import sys
 from collections.abc import Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from octavo.engine_contract import REASON_INVALID_ARGUMENTS
 from octavo.errors import InvalidSpec, OctavoError
-from octavo_engine.cli import explain_blocks_command, fetch_command, serve_command
+from octavo_engine.cli import (
+    explain_blocks_command,
+    fetch_command,
+    resolve_command,
+    serve_command,
+    warm_command,
+)
 from octavo_engine.cli.logs import set_up_logging
 from octavo_engine.cli.termination import EXIT_CODES, EXIT_FAILED, write_termination_message
+
+COMMANDS: Final = (serve_command, fetch_command, resolve_command, warm_command, explain_blocks_command)
 
 logger = logging.getLogger("octavo_engine")
 
@@ -43,10 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """All commands and flags."""
     parser = argparse.ArgumentParser(
-        prog="octavo-engine", description="Serve a model, fetch one, or explain paging."
+        prog="octavo-engine",
+        description="Serve a model, or what comes before: resolve, fetch, warm, explain paging.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (serve_command, fetch_command, explain_blocks_command):
+    for command in COMMANDS:
         subparser = commands.add_parser(command.NAME, help=command.SUMMARY, description=command.SUMMARY)
         command.add_flags(subparser)
         subparser.add_argument(

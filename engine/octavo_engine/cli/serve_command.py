@@ -7,13 +7,13 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
+from octavo_engine.cli.loading_progress import LoadingProgress
 
 if TYPE_CHECKING:
     from octavo_engine.config import EngineConfig
@@ -31,12 +31,13 @@ logger = logging.getLogger("octavo_engine.serve")
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Flags of the contract with the operator, and a few for people."""
-    _add_model_flags(parser)
-    _add_memory_flags(parser)
+    add_model_flags(parser)
+    add_memory_flags(parser)
     _add_server_flags(parser)
 
 
-def _add_model_flags(parser: argparse.ArgumentParser) -> None:
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """Which model, under which name, in which form."""
     group = parser.add_argument_group("model")
     group.add_argument(contract.FLAG_MODEL, required=True, type=Path, metavar="DIR", help="its folder")
     group.add_argument(
@@ -54,7 +55,8 @@ def _add_model_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--device", choices=("cpu",), default="cpu", help="where it runs")
 
 
-def _add_memory_flags(parser: argparse.ArgumentParser) -> None:
+def add_memory_flags(parser: argparse.ArgumentParser) -> None:
+    """How much it may take and how many it serves."""
     group = parser.add_argument_group("memory and batching")
     group.add_argument(
         contract.FLAG_MAX_MODEL_LEN, type=int, metavar="TOKENS", help="context length (default: the model's)"
@@ -115,21 +117,27 @@ def run(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
     import asyncio
 
-    from octavo_engine.fetching.manifest import check_folder
     from octavo_engine.server.process import bind, serve_until_signalled
 
-    model_dir = arguments.model
-    if not (model_dir / "config.json").is_file():
-        raise InvalidSpec(f"--model {model_dir}: holds no config.json; give the folder of a model")
-    manifest = check_folder(model_dir, arguments.revision)
-    config = _engine_config(arguments, manifest)
+    manifest = open_folder(arguments.model, arguments.revision)
+    config = engine_config(arguments, manifest)
     options = _serve_options(arguments, config, manifest)
     sock = bind(arguments.host, arguments.port)
     asyncio.run(serve_until_signalled(options, lambda: _load_engine(config), sock))
     _leave()
 
 
-def _engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
+def open_folder(model_dir: Path, revision: str) -> Manifest | None:
+    """The record of a model's folder, None without one; raises if it is no model's or another commit's."""
+    from octavo_engine.fetching.manifest import check_folder
+
+    if not (model_dir / "config.json").is_file():
+        raise InvalidSpec(f"--model {model_dir}: holds no config.json; give the folder of a model")
+    return check_folder(model_dir, revision)
+
+
+def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
+    """Flags as the engine takes them; name and commit are the record's where no flag says otherwise."""
     from octavo_engine.config import EngineConfig
 
     own_name = manifest.repository if manifest is not None else arguments.model.absolute().name
@@ -185,20 +193,7 @@ def package_version() -> str:
 def _load_engine(config: EngineConfig) -> Engine:
     from octavo_engine.llm_engine import LLMEngine
 
-    return LLMEngine.load(config, progress=_progress())
-
-
-def _progress() -> Callable[[str, float], None]:
-    """Logs each stage of loading and every quarter of it."""
-    told: dict[str, int] = {}
-
-    def tell(stage: str, fraction: float) -> None:
-        quarter = int(fraction * 4)
-        if told.get(stage) != quarter:
-            told[stage] = quarter
-            logger.info("loading: %s %d%%", stage, round(fraction * 100))
-
-    return tell
+    return LLMEngine.load(config, progress=LoadingProgress(sys.stderr))
 
 
 def _leave() -> None:

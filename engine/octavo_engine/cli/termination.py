@@ -33,11 +33,15 @@ PATH_VARIABLE: Final = "OCTAVO_TERMINATION_LOG"
 
 
 def write_termination_message(reason: str, message: str) -> None:
-    """Write it if the file is there: the kubelet makes it, and a laptop has none."""
+    """Tell why the command failed."""
+    write_termination_log(termination_message(reason, message))
+
+
+def write_termination_log(content: bytes) -> None:
+    """Write if the file is there: the kubelet makes it, and a laptop has none."""
     path = Path(os.environ.get(PATH_VARIABLE, contract.TERMINATION_LOG))
-    if not path.is_file() or not os.access(path, os.W_OK):
-        return
-    path.write_bytes(termination_message(reason, message))
+    if path.is_file() and os.access(path, os.W_OK):
+        path.write_bytes(content)
 
 
 def termination_message(reason: str, message: str) -> bytes:

@@ -55,14 +55,24 @@ class FetchOrder:
 
 def parse_order(uri: str, revision: str, folder: Path) -> FetchOrder:
     """Check the arguments; raises InvalidSpec."""
-    match = URI.fullmatch(uri)
-    if match is None:
-        raise InvalidSpec(f"--uri {uri}: must be hf://organization/name")
+    repository = parse_uri(uri)
     if not COMMIT.fullmatch(revision):
         raise InvalidSpec(
             f"--revision {revision}: must be a full commit of 40 hex digits; a branch or tag may move"
         )
-    return FetchOrder(repository=match[1], commit=revision, folder=folder)
+    return FetchOrder(repository=repository, commit=revision, folder=folder)
+
+
+def parse_uri(uri: str) -> str:
+    """The repository that a URI names; raises InvalidSpec.
+
+    >>> parse_uri("hf://org/name")
+    'org/name'
+    """
+    match = URI.fullmatch(uri)
+    if match is None:
+        raise InvalidSpec(f"--uri {uri}: must be hf://organization/name")
+    return match[1]
 
 
 def fetch(order: FetchOrder, hub: Hub) -> Manifest:
@@ -73,7 +83,7 @@ def fetch(order: FetchOrder, hub: Hub) -> Manifest:
         return done
     incoming = order.folder / INCOMING
     _make_folder(incoming)
-    selection = _select(order, hub)
+    selection = choose_files(order.folder, hub)
     _say_selection(order, selection)
     missing = [file for file in selection.wanted if not _is_there(order.folder, file)]
     _check_space(order.folder, incoming, missing)
@@ -97,15 +107,16 @@ def _make_folder(incoming: Path) -> None:
         raise InvalidSpec(f"--to {incoming.parent}: cannot be written: {error.strerror}") from error
 
 
-def _select(order: FetchOrder, hub: Hub) -> Selection:
+def choose_files(folder: Path, hub: Hub) -> Selection:
+    """What to fetch of a commit; of sharded weights the index must be fetched to know."""
     listing = hub.listing()
     if not has_index(listing):
         return select_files(listing, None)
     index_file = next(file for file in listing if file.path == INDEX_FILE)
-    if not _is_there(order.folder, index_file):
-        _get(order.folder, hub, index_file)
+    if not _is_there(folder, index_file):
+        get_file(folder, hub, index_file)
     try:
-        index = json.loads((order.folder / INDEX_FILE).read_text(encoding="utf-8"))
+        index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
     except ValueError as error:
         raise FetchFailed(contract.REASON_FILE_MISSING, f"{INDEX_FILE} is not JSON: {error}") from error
     return select_files(listing, index if isinstance(index, dict) else {})
@@ -154,7 +165,7 @@ def _partial(incoming: Path, file: RemoteFile) -> Path:
 def _get_all(folder: Path, hub: Hub, missing: Sequence[RemoteFile], selection: Selection) -> None:
     progress = Progress(selection.num_bytes, sys.stderr)
     with ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="fetch") as pool:
-        futures = [pool.submit(_get, folder, hub, file) for file in sorted(missing, key=_largest_first)]
+        futures = [pool.submit(get_file, folder, hub, file) for file in sorted(missing, key=_largest_first)]
         try:
             _watch(futures, progress, folder, selection)
         except BaseException:
@@ -183,9 +194,10 @@ def _bytes_there(folder: Path, selection: Selection) -> int:
     return partials + _num_bytes(folder / file.path for file in selection.wanted)
 
 
-def _get(folder: Path, hub: Hub, file: RemoteFile) -> None:
+def get_file(folder: Path, hub: Hub, file: RemoteFile) -> None:
     """One file; a digest that is wrong after resuming may be an old piece's fault, so once more whole."""
     partial = _partial(folder / INCOMING, file)
+    partial.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(2):
         hub.download(file, partial)
         if matches(partial, size=file.size, digest=file.digest):
@@ -200,9 +212,14 @@ def _get(folder: Path, hub: Hub, file: RemoteFile) -> None:
 
 
 def _record(order: FetchOrder, selection: Selection) -> Manifest:
-    entries = [ManifestEntry(path=file.path, size=file.size, digest=file.digest) for file in selection.wanted]
-    manifest = build_manifest(order.repository, order.commit, entries)
+    manifest = manifest_of(order.repository, order.commit, selection)
     write_verified(order.folder, manifest)
     shutil.rmtree(order.folder / INCOMING, ignore_errors=True)
-    logger.info("%s: all %d files verified", order.folder, len(entries))
+    logger.info("%s: all %d files verified", order.folder, len(manifest.files))
     return manifest
+
+
+def manifest_of(repository: str, commit: str, selection: Selection) -> Manifest:
+    """The record of the wanted files, as the hub lists them."""
+    entries = [ManifestEntry(path=file.path, size=file.size, digest=file.digest) for file in selection.wanted]
+    return build_manifest(repository, commit, entries)

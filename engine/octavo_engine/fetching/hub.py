@@ -47,6 +47,18 @@ RETRY_WAITS_SECONDS: Final = (1.0, 2.0, 4.0, 8.0)
 """Between attempts to download one file."""
 
 
+def find_commit(repository: str, revision: str, *, endpoint: str | None = None) -> str:
+    """The commit that a branch, tag or commit stands for now; raises FetchFailed."""
+    what = f"{repository} at {revision}"
+    try:
+        commit = HfApi(endpoint=endpoint).model_info(repository, revision=revision).sha
+    except Exception as error:
+        raise translate(error, what) or error from error
+    if commit is None:
+        raise FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: the hub names no commit")
+    return str(commit)
+
+
 class Hub:
     """One repository at one commit. The endpoint is HF_ENDPOINT's unless another is given."""
 
@@ -144,7 +156,11 @@ def translate(error: Exception, what: str) -> FetchFailed | None:
             contract.REASON_REPO_NOT_FOUND,
             "no such repository, or a private one and no token that may read it (HF_TOKEN)",
         ),
-        (RevisionNotFoundError, contract.REASON_REVISION_NOT_FOUND, "the repository has no such commit"),
+        (
+            RevisionNotFoundError,
+            contract.REASON_REVISION_NOT_FOUND,
+            "the repository has no such revision",
+        ),
         (EntryNotFoundError, contract.REASON_FILE_MISSING, "the hub does not have the file (404)"),
         (HFValidationError, contract.REASON_INVALID_ARGUMENTS, "not a repository's name"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from octavo import engine_contract as contract
+from octavo_engine.cli.loading_progress import LoadingProgress
 from octavo_engine.cli.main import build_parser
 from octavo_engine.cli.serve_command import parse_bytes
 from octavo_engine.cli.termination import EXIT_CODES, MAX_MESSAGE_BYTES, termination_message
+from tests.octavo_engine.server.tiny_model import write_tiny_model
 from tests.support.model_hub import HubStore, ModelHub
 
 RUN = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
@@ -106,3 +109,48 @@ def test_exit_codes_are_one_per_reason() -> None:
     reasons = {value for name, value in vars(contract).items() if name.startswith("REASON_")}
     assert reasons == set(EXIT_CODES)
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_resolve_and_warm_commands_report_as_json(tmp_path: Path) -> None:
+    store, log = HubStore(tmp_path / "store"), tmp_path / "termination-log"
+    source = write_tiny_model(tmp_path / "source")
+    commit = store.add_commit("org/tiny", {path.name: path for path in source.iterdir()}, message="one")
+    with ModelHub(store) as server:
+        where = ("--uri", "hf://org/tiny", "--revision")
+        resolved = run_command("resolve", *where, "main", termination_log=log, HF_ENDPOINT=server.endpoint)
+        assert resolved.returncode == 0, resolved.stderr
+        report = json.loads(resolved.stdout)
+        assert report["commit"] == commit
+        assert json.loads(log.read_text()) == report
+        small = ("--memory-limit", "4Gi", "--max-num-seqs", "2", "--max-num-batched-tokens", "16")
+        order = ("warm", "--model", str(tmp_path / "model"), *small, *where, commit)
+        warmed = run_command(*order, termination_log=log, HF_ENDPOINT=server.endpoint)
+    assert warmed.returncode == 0, warmed.stderr
+    facts = json.loads(warmed.stdout)
+    assert facts["manifest_digest"] == report["manifest_digest"]
+    assert facts["revision"] == commit
+    assert all(json.loads(line)["level"] == "info" for line in warmed.stderr.splitlines())
+
+
+def test_warm_command_refuses_a_folder_without_a_model(tmp_path: Path) -> None:
+    done = run_command("warm", "--model", str(tmp_path), termination_log=tmp_path / "termination-log")
+    assert done.returncode == 2
+    assert "config.json" in done.stderr
+
+
+def test_loading_progress_is_a_bar_at_a_terminal_and_quarters_elsewhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, pipe = Terminal(), io.StringIO()
+    with caplog.at_level("INFO"):
+        for stream in (terminal, pipe):
+            progress = LoadingProgress(stream)
+            for done in range(1, 101):
+                progress("loading weights", done / 100)
+    assert terminal.getvalue().endswith(f"{'#' * 30} 100%  loading weights   \n")
+    assert pipe.getvalue() == ""
+    assert [record.message.split()[-1] for record in caplog.records] == ["1%", "25%", "50%", "75%", "100%"]
