@@ -34,6 +34,8 @@ REAL_MODELS = st.sampled_from(sorted(ARCHITECTURES)).map(ARCHITECTURES.__getitem
 LENGTHS = st.integers(1, 300_000)
 BLOCK_SIZES = st.sampled_from((1, 8, 16, 32, 128))
 KV_DTYPES = st.sampled_from(("bf16", "fp8", "float32"))
+UNHURRIED = settings(deadline=None)
+"""A loaded machine must not fail a law."""
 PARALLEL = st.sampled_from((1, 2, 3, 4, 8, 16))
 
 
@@ -63,6 +65,7 @@ def parsed(config: dict[str, Any]) -> ModelArchitecture:
     return arch
 
 
+@UNHURRIED
 @given(configs())
 def test_sizes_grow_when_a_layer_is_added(config: dict[str, Any]) -> None:
     small, large = parsed(config), parsed({**config, "num_hidden_layers": config["num_hidden_layers"] + 1})
@@ -70,6 +73,7 @@ def test_sizes_grow_when_a_layer_is_added(config: dict[str, Any]) -> None:
     assert weights_bytes(small) < weights_bytes(large)
 
 
+@UNHURRIED
 @given(REAL_MODELS, LENGTHS, st.integers(0, 10_000), KV_DTYPES, BLOCK_SIZES)
 def test_sequence_takes_no_less_when_it_is_longer(
     arch: ModelArchitecture, length: int, more: int, kv_dtype: str, block_size: int
@@ -81,6 +85,7 @@ def test_sequence_takes_no_less_when_it_is_longer(
     assert short.full <= long.full
 
 
+@UNHURRIED
 @given(REAL_MODELS, LENGTHS, KV_DTYPES, BLOCK_SIZES, PARALLEL)
 def test_windowed_exceeds_full_only_by_rounding_and_by_padding_that_is_named(
     arch: ModelArchitecture, length: int, kv_dtype: str, block_size: int, parallel: int
@@ -95,6 +100,7 @@ def test_windowed_exceeds_full_only_by_rounding_and_by_padding_that_is_named(
         assert named_padding(layout)
 
 
+@UNHURRIED
 @given(REAL_MODELS, LENGTHS, KV_DTYPES)
 def test_windowed_is_full_but_for_its_last_block_when_all_layers_are_alike(
     arch: ModelArchitecture, length: int, kv_dtype: str
@@ -106,6 +112,7 @@ def test_windowed_is_full_but_for_its_last_block_when_all_layers_are_alike(
     assert 0 <= sizes.windowed - sizes.full < layout.block_bytes
 
 
+@UNHURRIED
 @given(REAL_MODELS, KV_DTYPES, PARALLEL)
 def test_devices_together_hold_at_least_the_whole(
     arch: ModelArchitecture, kv_dtype: str, parallel: int
@@ -117,6 +124,7 @@ def test_devices_together_hold_at_least_the_whole(
     assert state * parallel >= state_bytes_per_sequence(arch)
 
 
+@UNHURRIED
 @given(REAL_MODELS, PARALLEL)
 def test_device_holds_no_more_when_there_are_more(arch: ModelArchitecture, parallel: int) -> None:
     few = kv_bytes_per_token(arch, kv_dtype="bf16", tensor_parallel=parallel)
@@ -125,7 +133,7 @@ def test_device_holds_no_more_when_there_are_more(arch: ModelArchitecture, paral
     assert weights_bytes(arch, tensor_parallel=2 * parallel) <= weights_bytes(arch, tensor_parallel=parallel)
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(REAL_MODELS, st.integers(1, 400_000), BLOCK_SIZES)
 def test_pool_is_filled_to_the_last_block_when_memory_is_given(
     arch: ModelArchitecture, mebibytes: int, block_size: int
@@ -142,7 +150,7 @@ def test_pool_is_filled_to_the_last_block_when_memory_is_given(
     assert whole + plan.headroom_bytes + plan.kv_budget_bytes == plan.memory_limit_bytes
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(REAL_MODELS, st.integers(1, 400_000), st.integers(0, 50_000))
 def test_plan_holds_no_less_when_there_is_more_memory(
     arch: ModelArchitecture, mebibytes: int, more: int
@@ -158,7 +166,7 @@ def test_plan_holds_no_less_when_there_is_more_memory(
     assert small.max_model_len_that_fits <= large.max_model_len_that_fits
 
 
-@settings(deadline=None)
+@UNHURRIED
 @given(REAL_MODELS, st.integers(1, 9))
 def test_derived_memory_holds_the_sequences_it_was_derived_for(
     arch: ModelArchitecture, sequences: int
@@ -191,6 +199,7 @@ def test_refused_context_is_the_longest_that_fits(arch: ModelArchitecture, devic
     assert isinstance(beyond, Infeasible)
 
 
+@UNHURRIED
 @given(REAL_MODELS, LENGTHS, BLOCK_SIZES)
 def test_blocks_hold_the_tokens_that_a_query_sees(
     arch: ModelArchitecture, length: int, block_size: int
