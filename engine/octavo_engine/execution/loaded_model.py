@@ -13,7 +13,7 @@ from octavo_engine.config import EngineConfig
 from octavo_engine.memory import require_room_for_weights
 from octavo_engine.models.decoder import Decoder
 from octavo_engine.models.decoder_config import DecoderConfig, parse_decoder_config
-from octavo_engine.models.loading import DTYPES, DecoderLoader, read_model_json
+from octavo_engine.models.loading import DTYPES, load_decoder, read_model_json
 from octavo_engine.models.token_ids import read_eos_token_ids, read_num_token_ids
 from octavo_engine.models.weight_files import WeightFiles
 
@@ -51,16 +51,17 @@ def load_model(
     weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
     require_room_for_weights(weights_bytes=weights_bytes, limit_bytes=limit_bytes)
     num_token_ids = read_num_token_ids(config.model_dir, vocab_size=decoder_config.vocab_size)
-    loader = DecoderLoader(
+    decoder = load_decoder(
         files,
         decoder_config,
         dtype=dtype,
         device=device,
         num_token_ids=num_token_ids,
         max_model_len=model_len,
+        progress=lambda share: progress("loading weights", share),
     )
     return LoadedModel(
-        decoder=loader.load(lambda share: progress("loading weights", share)),
+        decoder=decoder,
         raw_config=raw,
         dtype=dtype,
         kv_dtype=KV_DTYPES.get(config.kv_cache_dtype, dtype),

@@ -1,27 +1,23 @@
 """The forward pass of a decoder-only transformer over the rows of one step.
 
-Letters in shapes: T rows, E hidden size, H query heads, K KV heads, D head dim, V vocabulary.
+Letters in shapes: T rows, E hidden size, V vocabulary.
 Attention itself is passed in: the model does not know where keys and values are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
+from octavo_engine.models.attention import Attend, GroupedQueryAttention
 from octavo_engine.models.decoder_config import DecoderConfig
-from octavo_engine.models.layers import GatedMLP, Linear, RMSNorm
-from octavo_engine.models.rope import RotaryEmbedding, rotate
+from octavo_engine.models.layers import GatedMLP, RMSNorm
+from octavo_engine.models.mixture import MixtureOfExperts
+from octavo_engine.models.rope import RotaryEmbedding
 from octavo_engine.models.rope_config import RopeConfig
-
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, query [T, H, D], key [T, K, D], value [T, K, D]) -> [T, H, D]"""
-
-CosSin = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +25,10 @@ class DecoderLayer:
     """One layer's weights; the optional norms are those of some families only."""
 
     input_norm: RMSNorm
-    qkv: Linear
-    query_norm: RMSNorm | None
-    key_norm: RMSNorm | None
-    output: Linear
+    attention: GroupedQueryAttention
     attention_out_norm: RMSNorm | None
     mlp_norm: RMSNorm
-    mlp: GatedMLP
+    mlp: GatedMLP | MixtureOfExperts
     mlp_out_norm: RMSNorm | None
 
 
@@ -60,7 +53,8 @@ class Decoder:
         for index, layer in enumerate(self.layers):
             rope = self.config.layers[index].rope
             turn = None if rope is None else cos_sin[rope]
-            hidden = hidden + self._attention(index, layer, layer.input_norm(hidden), turn, attend)
+            out = layer.attention(index, layer.input_norm(hidden), turn, attend)
+            hidden = hidden + (out if layer.attention_out_norm is None else layer.attention_out_norm(out))
             out = layer.mlp(layer.mlp_norm(hidden))
             hidden = hidden + (out if layer.mlp_out_norm is None else layer.mlp_out_norm(out))
         return hidden
@@ -70,24 +64,3 @@ class Decoder:
         scores = torch.nn.functional.linear(self.final_norm(hidden), self.head).to(torch.float32)
         cap = self.config.logits_softcap
         return scores if cap is None else cap * torch.tanh(scores / cap)
-
-    def _attention(
-        self, index: int, layer: DecoderLayer, x: Tensor, turn: CosSin | None, attend: Attend
-    ) -> Tensor:  # [T, E]
-        config = self.config
-        num_rows = x.shape[0]
-        query, key, value = torch.split(layer.qkv(x), _qkv_sizes(config), dim=-1)
-        query = query.reshape(num_rows, config.num_heads, config.head_dim)
-        key = key.reshape(num_rows, config.num_kv_heads, config.head_dim)
-        value = value.reshape(num_rows, config.num_kv_heads, config.head_dim)
-        if layer.query_norm is not None and layer.key_norm is not None:
-            query, key = layer.query_norm(query), layer.key_norm(key)
-        if turn is not None:
-            query, key = rotate(query, *turn), rotate(key, *turn)
-        out = layer.output(attend(index, query, key, value).reshape(num_rows, -1))
-        return out if layer.attention_out_norm is None else layer.attention_out_norm(out)
-
-
-def _qkv_sizes(config: DecoderConfig) -> list[int]:
-    kv_size = config.num_kv_heads * config.head_dim
-    return [config.num_heads * config.head_dim, kv_size, kv_size]

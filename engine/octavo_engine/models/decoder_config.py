@@ -7,10 +7,12 @@ the result and is not understood is refused by name rather than ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from octavo_engine.errors import UnsupportedModel
+from octavo_engine.models.config_fields import ConfigFields
+from octavo_engine.models.experts_config import MIXTRAL, QWEN3_MOE, ExpertFamily, ExpertsConfig, parse_experts
 from octavo_engine.models.rope_config import RopeConfig, parse_rope
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -37,6 +39,8 @@ class FamilySwitches:
     """Norms also after attention and after the MLP (Gemma)."""
     scaled_embeddings: bool = False
     """Embeddings are multiplied by the root of the hidden size (Gemma)."""
+    experts: ExpertFamily | None = None
+    """None: every layer has one MLP."""
     default_tied: bool = False
     default_activation: str = "silu"
 
@@ -47,6 +51,8 @@ FAMILIES: Final[Mapping[str, FamilySwitches]] = {
     "qwen2": FamilySwitches(qkv_bias=True),
     "qwen3": FamilySwitches(qk_norm=True),
     "smollm3": FamilySwitches(default_tied=True),
+    "mixtral": FamilySwitches(qkv_bias=False, experts=MIXTRAL),
+    "qwen3_moe": FamilySwitches(qk_norm=True, experts=QWEN3_MOE),
     "phi3": FamilySwitches(qkv_bias=False, fused_projections=True),
     "gemma2": FamilySwitches(
         norm_adds_one=True,
@@ -73,6 +79,8 @@ class LayerConfig:
     window: int | None
     rope: RopeConfig | None
     """None: this layer has no position encoding."""
+    experts: ExpertsConfig | None = None
+    """None: one MLP of the model's intermediate size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +119,7 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"model_type: {model_type!r} is not one of {known}")
-    fields = _Fields(config)
+    fields = ConfigFields(config)
     num_heads, hidden_size = fields.integer("num_attention_heads"), fields.integer("hidden_size")
     head_dim = fields.integer("head_dim", hidden_size // num_heads)
     scale_base = fields.number("query_pre_attn_scalar", head_dim) if family.sandwich_norms else head_dim
@@ -119,7 +127,7 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
     return DecoderConfig(
         model_type=str(model_type),
         family=family,
-        layers=_parse_layers(fields, head_dim),
+        layers=_parse_layers(fields, family, head_dim),
         hidden_size=hidden_size,
         intermediate_size=fields.integer("intermediate_size"),
         num_heads=num_heads,
@@ -140,27 +148,24 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
     )
 
 
-def with_max_model_len(config: DecoderConfig, max_model_len: int) -> DecoderConfig:
-    """The configuration for a context of at most this length (long-context rope depends on it)."""
-    return replace(config, max_position_embeddings=max_model_len)
-
-
-def _parse_layers(fields: _Fields, head_dim: int) -> tuple[LayerConfig, ...]:
+def _parse_layers(fields: ConfigFields, family: FamilySwitches, head_dim: int) -> tuple[LayerConfig, ...]:
     num_layers = fields.integer("num_hidden_layers")
     kinds = _layer_kinds(fields, num_layers)
     window = fields.optional_integer("sliding_window")
     no_rope = fields.sequence("no_rope_layers")  # SmolLM3: 0 where a layer has no rotary embedding
     ropes = {kind: parse_rope(fields.config, head_dim=head_dim, layer_kind=kind) for kind in set(kinds)}
+    experts = parse_experts(fields, family.experts, num_layers)
     return tuple(
         LayerConfig(
             window=window if kind == "sliding_attention" else None,
             rope=None if no_rope is not None and not no_rope[index] else ropes[kind],
+            experts=experts[index],
         )
         for index, kind in enumerate(kinds)
     )
 
 
-def _layer_kinds(fields: _Fields, num_layers: int) -> tuple[str, ...]:
+def _layer_kinds(fields: ConfigFields, num_layers: int) -> tuple[str, ...]:
     """`full_attention` or `sliding_attention` for each layer."""
     stated = fields.sequence("layer_types")
     if stated is not None:
@@ -174,27 +179,29 @@ def _layer_kinds(fields: _Fields, num_layers: int) -> tuple[str, ...]:
     return tuple(_default_kind(fields, index) for index in range(num_layers))
 
 
-def _default_kind(fields: _Fields, index: int) -> str:
+def _default_kind(fields: ConfigFields, index: int) -> str:
     """The kind of a layer where only a window is stated, by each model type's own rule."""
     model_type = fields.config["model_type"]
     sliding = {
         "mistral": True,
+        "mixtral": True,
         "phi3": True,
         "gemma2": index % 2 == 0,
         "gemma3_text": (index + 1) % fields.integer("sliding_window_pattern", 6) != 0,
         "qwen2": _qwen_slides(fields, index),
         "qwen3": _qwen_slides(fields, index),
+        "qwen3_moe": fields.flag("use_sliding_window", default=False),
     }.get(str(model_type), False)
     return "sliding_attention" if sliding else "full_attention"
 
 
-def _qwen_slides(fields: _Fields, index: int) -> bool:
+def _qwen_slides(fields: ConfigFields, index: int) -> bool:
     return fields.flag("use_sliding_window", default=False) and index >= fields.integer(
         "max_window_layers", 28
     )
 
 
-def _parse_activation(fields: _Fields, family: FamilySwitches) -> Activation:
+def _parse_activation(fields: ConfigFields, family: FamilySwitches) -> Activation:
     name = fields.config.get("hidden_activation") or fields.config.get("hidden_act")
     activation = ACTIVATIONS.get(str(name or family.default_activation))
     if activation is None:
@@ -207,49 +214,3 @@ def _parse_dtype(config: Mapping[str, object]) -> str:
     if stated not in ("bfloat16", "float16", "float32"):
         raise UnsupportedModel(f"dtype: {stated!r} is not one of bfloat16, float16, float32")
     return stated
-
-
-class _Fields:
-    """Typed reads of a configuration; null counts as absent, as in the models' own code."""
-
-    def __init__(self, config: Mapping[str, object]) -> None:
-        self.config = config
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self.optional_integer(name)
-        value = default if value is None else value
-        if value is None:
-            raise UnsupportedModel(f"{name}: missing from config.json")
-        return value
-
-    def optional_integer(self, name: str) -> int | None:
-        value = self.config.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UnsupportedModel(f"{name}: must be a positive integer, got {value!r}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        value = self.optional_number(name)
-        return default if value is None else value
-
-    def optional_number(self, name: str) -> float | None:
-        value = self.config.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, int | float):
-            raise UnsupportedModel(f"{name}: must be a number, got {value!r}")
-        return float(value)
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self.config.get(name)
-        return default if value is None else bool(value)
-
-    def sequence(self, name: str) -> list[object] | None:
-        value = self.config.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise UnsupportedModel(f"{name}: must be a list, got {value!r}")
-        return value

@@ -39,6 +39,7 @@ LONG_ROPE = {
     "long_factor": [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5],
     "original_max_position_embeddings": 512,
 }
+QWEN3_EXPERTS = {"head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 CASES = [
     pytest.param("LlamaConfig", {}, id="llama"),
@@ -61,6 +62,13 @@ CASES = [
         id="qwen2 with windows above layer 2",
     ),
     pytest.param("Qwen3Config", {"head_dim": 16}, id="qwen3"),
+    pytest.param("MixtralConfig", {"num_local_experts": 4}, id="mixtral"),
+    pytest.param(
+        "Qwen3MoeConfig",
+        {**QWEN3_EXPERTS, "norm_topk_prob": True, "mlp_only_layers": [1]},
+        id="qwen3 moe with a dense layer",
+    ),
+    pytest.param("Qwen3MoeConfig", {**QWEN3_EXPERTS, "decoder_sparse_step": 2}, id="qwen3 moe every second"),
     pytest.param("SmolLM3Config", {"no_rope_layers": [1, 1, 1, 0]}, id="smollm3"),
     pytest.param("Phi3Config", {"sliding_window": None}, id="phi3"),
     pytest.param("Phi3Config", {"sliding_window": 20, "partial_rotary_factor": 0.5}, id="phi3 partial"),

@@ -1,0 +1,117 @@
+"""Builds the parts of a layer from stored tensors, by the names that checkpoints give them."""
+
+from __future__ import annotations
+
+from octavo_engine.models.attention import GroupedQueryAttention
+from octavo_engine.models.decoder import DecoderLayer
+from octavo_engine.models.decoder_config import DecoderConfig
+from octavo_engine.models.experts_config import ExpertsConfig
+from octavo_engine.models.layers import GatedMLP, Linear, RMSNorm
+from octavo_engine.models.mixture import MixtureOfExperts, Router
+from octavo_engine.models.tensor_reading import TensorReader
+
+
+class LayerLoader:
+    """Loads the layers of one decoder, one at a time."""
+
+    def __init__(self, reader: TensorReader, config: DecoderConfig) -> None:
+        self._reader = reader
+        self._config = config
+
+    def load(self, index: int) -> DecoderLayer:
+        """The layer of this number."""
+        prefix, sandwich = f"model.layers.{index}.", self._config.family.sandwich_norms
+        mlp_norm = "pre_feedforward_layernorm" if sandwich else "post_attention_layernorm"
+        experts = self._config.layers[index].experts
+        return DecoderLayer(
+            input_norm=self.norm(prefix + "input_layernorm"),
+            attention=self._attention(prefix + "self_attn."),
+            attention_out_norm=self.norm(prefix + "post_attention_layernorm") if sandwich else None,
+            mlp_norm=self.norm(prefix + mlp_norm),
+            mlp=self._dense(prefix + "mlp.") if experts is None else self._mixture(prefix, experts),
+            mlp_out_norm=self.norm(prefix + "post_feedforward_layernorm") if sandwich else None,
+        )
+
+    def norm(self, name: str, size: int | None = None) -> RMSNorm:
+        """A norm over the hidden size, or over `size`."""
+        config = self._config
+        return self._reader.norm(
+            name, size or config.hidden_size, eps=config.norm_eps, adds_one=config.family.norm_adds_one
+        )
+
+    def _attention(self, prefix: str) -> GroupedQueryAttention:
+        config = self._config
+        normed = config.family.qk_norm
+        return GroupedQueryAttention(
+            qkv=self._qkv(prefix),
+            query_norm=self.norm(prefix + "q_norm", config.head_dim) if normed else None,
+            key_norm=self.norm(prefix + "k_norm", config.head_dim) if normed else None,
+            output=self._reader.linear(
+                [(prefix + "o_proj", config.hidden_size)],
+                config.num_heads * config.head_dim,
+                bias=config.output_bias,
+            ),
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+        )
+
+    def _qkv(self, prefix: str) -> Linear:
+        config = self._config
+        query, kv = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        parts = [(prefix + "q_proj", query), (prefix + "k_proj", kv), (prefix + "v_proj", kv)]
+        if config.family.fused_projections:
+            parts = [(prefix + "qkv_proj", query + 2 * kv)]
+        return self._reader.linear(parts, config.hidden_size, bias=config.qkv_bias)
+
+    def _dense(self, prefix: str) -> GatedMLP:
+        config = self._config
+        inner = config.intermediate_size
+        if config.family.fused_projections:
+            return self._mlp([(prefix + "gate_up_proj", 2 * inner)], prefix + "down_proj", inner)
+        gate_up = [(prefix + "gate_proj", inner), (prefix + "up_proj", inner)]
+        return self._mlp(gate_up, prefix + "down_proj", inner)
+
+    def _mlp(self, gate_up: list[tuple[str, int]], down: str, inner: int) -> GatedMLP:
+        config = self._config
+        return GatedMLP(
+            gate_up=self._reader.linear(gate_up, config.hidden_size, bias=config.mlp_bias),
+            down=self._reader.linear([(down, config.hidden_size)], inner, bias=config.mlp_bias),
+            activation=config.activation,
+        )
+
+    def _mixture(self, prefix: str, experts: ExpertsConfig) -> MixtureOfExperts:
+        block = prefix + experts.family.module + "."
+        if not self._reader.has(block + "gate.weight"):
+            block = prefix + "mlp."
+        weight = self._reader.tensor(block + "gate.weight", (experts.num_experts, self._config.hidden_size))
+        router = Router(weight=weight, num_chosen=experts.num_chosen, normalized=experts.normalized)
+        stacked = self._reader.has(block + "experts.gate_up_proj")
+        load = self._stacked_experts if stacked else self._single_experts
+        return MixtureOfExperts(router=router, experts=load(block + "experts.", experts))
+
+    def _single_experts(self, prefix: str, experts: ExpertsConfig) -> tuple[GatedMLP, ...]:
+        """As published: three tensors for each expert."""
+        family, inner = experts.family, experts.inner_size
+        return tuple(
+            self._mlp(
+                [(f"{prefix}{number}.{name}", inner) for name in (family.gate, family.up)],
+                f"{prefix}{number}.{family.down}",
+                inner,
+            )
+            for number in range(experts.num_experts)
+        )
+
+    def _stacked_experts(self, prefix: str, experts: ExpertsConfig) -> tuple[GatedMLP, ...]:
+        """As `transformers` holds them: two tensors for all experts of a layer."""
+        count, inner, hidden = experts.num_experts, experts.inner_size, self._config.hidden_size
+        gate_up = self._reader.tensor(prefix + "gate_up_proj", (count, 2 * inner, hidden))
+        down = self._reader.tensor(prefix + "down_proj", (count, hidden, inner))
+        return tuple(
+            GatedMLP(
+                gate_up=Linear(gate_up[number]),
+                down=Linear(down[number]),
+                activation=self._config.activation,
+            )
+            for number in range(count)
+        )
