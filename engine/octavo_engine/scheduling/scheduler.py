@@ -212,20 +212,22 @@ class Scheduler:
         seen: set[int] = set()
         forecasts = [self._forecast(other, seen) for other in self.running]
         candidate = self._blocks.blocks_not_in(seen, sequence, hit)
-        forecasts.append(Forecast(num_blocks=candidate, remaining_blocks=self._remaining_blocks(sequence)))
+        remaining = self._remaining_blocks(sequence, num_computed=hit.num_tokens)
+        forecasts.append(Forecast(num_blocks=candidate, remaining_blocks=remaining))
         return predicted_peak_blocks(forecasts) <= admission_limit_blocks(self.limits.num_blocks)
 
     def _forecast(self, sequence: Sequence, seen: set[int]) -> Forecast:
         return Forecast(
             num_blocks=self._blocks.count_unseen(sequence, seen),
-            remaining_blocks=self._remaining_blocks(sequence),
+            remaining_blocks=self._remaining_blocks(sequence, num_computed=sequence.num_computed_tokens),
         )
 
-    def _remaining_blocks(self, sequence: Sequence) -> int:
+    def _remaining_blocks(self, sequence: Sequence, *, num_computed: int) -> int:
         """Blocks, over all groups, that its further output is expected to take, at least one."""
         generated = sequence.num_output_tokens
         expected = self._history.expected_length(num_generated=generated, max_tokens=sequence.stop.max_tokens)
-        return self._blocks.blocks_of_growth(sequence, max(1, expected - generated))
+        growth = max(1, expected - generated)
+        return self._blocks.blocks_of_growth(sequence, growth, num_computed=num_computed)
 
     def _start(self, sequence: Sequence, hit: CacheHit, chunk: int) -> None:
         self.waiting.popleft()

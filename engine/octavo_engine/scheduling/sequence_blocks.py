@@ -153,38 +153,45 @@ class SequenceBlocks:
     def blocks_to_admit(self, sequence: Sequence, hit: CacheHit) -> int:
         """Available blocks that admission takes for all present tokens: new ones, and idle hits."""
         needed = 0
-        for group, table in zip(self._groups, hit.tables, strict=True):
+        most = self._most_held(sequence, sequence.num_tokens, num_computed=hit.num_tokens)
+        for count, table in zip(most, hit.tables, strict=True):
             held = [block_id for block_id in table if block_id != NULL_BLOCK]
-            needed += max(0, self._blocks_for(group, sequence.num_tokens) - len(held))
+            needed += max(0, count - len(held))
             needed += sum(self._pool.is_idle(block_id) for block_id in held)
         return needed
 
     def blocks_not_in(self, seen: set[int], sequence: Sequence, hit: CacheHit) -> int:
         """Blocks for all present tokens of a candidate, less those of its hit that others hold."""
         shared = sum(block_id in seen for table in hit.tables for block_id in table)
-        return sum(self._blocks_for(group, sequence.num_tokens) for group in self._groups) - shared
+        return sum(self._most_held(sequence, sequence.num_tokens, num_computed=hit.num_tokens)) - shared
 
     def count_unseen(self, sequence: Sequence, seen: set[int]) -> int:
         """Blocks for all present tokens, computed or not, less those in `seen`, which grows by them."""
         count = 0
-        for group, table in zip(self._groups, sequence.block_tables, strict=True):
+        most = self._most_held(sequence, sequence.num_tokens, num_computed=sequence.num_computed_tokens)
+        for most_held, table in zip(most, sequence.block_tables, strict=True):
             held = set(table) - {NULL_BLOCK}
-            still_to_come = max(0, self._blocks_for(group, sequence.num_tokens) - len(held))
-            count += len(held - seen) + still_to_come
+            count += len(held - seen) + max(0, most_held - len(held))
             seen |= held
         return count
 
-    def blocks_of_growth(self, sequence: Sequence, num_tokens: int) -> int:
+    def blocks_of_growth(self, sequence: Sequence, num_tokens: int, *, num_computed: int) -> int:
         """Blocks, over all groups, that `num_tokens` more take, at least one."""
-        total = sequence.num_tokens + num_tokens
-        growth = sum(
-            self._blocks_for(group, total) - self._blocks_for(group, sequence.num_tokens)
-            for group in self._groups
-        )
-        return max(1, growth)
+        now = self._most_held(sequence, sequence.num_tokens, num_computed=num_computed)
+        then = self._most_held(sequence, sequence.num_tokens + num_tokens, num_computed=num_computed)
+        return max(1, sum(then) - sum(now))
 
-    def _blocks_for(self, group: KVCacheGroup, num_tokens: int) -> int:
-        return group.max_blocks_held(num_tokens, block_size=self._block_size, max_chunk=self._max_chunk)
+    def _most_held(self, sequence: Sequence, num_tokens: int, *, num_computed: int) -> list[int]:
+        """For each group the most blocks held until `num_tokens` are computed, from `num_computed` on.
+
+        What is left of the present text is computed in chunks, output token by token: a window is
+        then never wider by a whole chunk.
+        """
+        chunk = max(1, min(self._max_chunk, sequence.num_tokens - num_computed))
+        return [
+            group.max_blocks_held(num_tokens, block_size=self._block_size, max_chunk=chunk)
+            for group in self._groups
+        ]
 
 
 def _leading_nulls(table: SequenceOf[int]) -> int:

@@ -107,6 +107,17 @@ def test_blocks_that_a_window_left_are_given_back_while_the_sequence_runs() -> N
     assert engine.outputs["0"] == continuation([1] * 40, "", 8)
 
 
+def test_running_sequence_is_counted_at_its_window_and_not_at_its_prompts_chunks() -> None:
+    """Counted as if chunks of 40 were to come, each would hold 10 blocks: no two would run."""
+    window = KVCacheGroup(layers=(0,), window=5)
+    engine = simulated(num_blocks=16, budget=40, groups=(window,), caching=False)
+    engine.add([1] * 40, max_tokens=8)
+    engine.step()
+    assert engine.scheduler.pool.counts.referenced == 1
+    engine.add([2] * 40, max_tokens=8)
+    assert chunks(engine.scheduler) == {"0": 1, "1": 39}
+
+
 def test_finish_of_an_unknown_request_does_nothing() -> None:
     assert build_scheduler().finish("never heard of", "abort") is None
 
