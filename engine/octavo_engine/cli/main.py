@@ -52,11 +52,14 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands and flags."""
     parser = argparse.ArgumentParser(
         prog="octavo-engine",
+        allow_abbrev=False,
         description="Serve a model, or what comes before: resolve, fetch, warm, explain paging.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
-        subparser = commands.add_parser(command.NAME, help=command.SUMMARY, description=command.SUMMARY)
+        subparser = commands.add_parser(
+            command.NAME, help=command.SUMMARY, description=command.SUMMARY, allow_abbrev=False
+        )
         command.add_flags(subparser)
         subparser.add_argument(
             "--log-format",

@@ -91,6 +91,15 @@ def test_serve_command_knows_every_flag_that_the_operator_renders(tmp_path: Path
     assert parsed.drain_accept_seconds == 16.0
 
 
+@pytest.mark.parametrize("flag", sorted(contract.RESERVED_FLAGS))
+def test_shortened_flag_is_refused_so_that_a_reserved_one_cannot_slip_through(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["serve", contract.FLAG_MODEL, "DIR", f"{flag[:-1]}=1"])
+    assert f"unrecognized arguments: {flag[:-1]}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("text", "size"), [("2Gi", 2**31), ("800Mi", 800 * 2**20), ("5", 5), ("1G", 10**9)])
 def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
     assert parse_bytes(text) == size
