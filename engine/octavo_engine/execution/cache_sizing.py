@@ -42,11 +42,13 @@ class BlockCount:
 def kv_cache_shape(config: EngineConfig, model: LoadedModel) -> KVCacheShape:
     """Groups of layers and the size of a block."""
     decoder = model.decoder.config
+    latent = decoder.latent
     return KVCacheShape(
         groups=group_layers([layer.window for layer in decoder.layers]),
         block_size=config.block_size,
-        num_kv_heads=decoder.num_kv_heads,
-        head_dim=decoder.head_dim,
+        num_kv_heads=decoder.num_kv_heads if latent is None else 1,
+        key_dim=decoder.head_dim if latent is None else latent.cached_dim,
+        value_dim=decoder.head_dim if latent is None else 0,
         dtype=model.kv_dtype,
     )
 
@@ -163,8 +165,8 @@ def _attention_bytes(config: EngineConfig, model: LoadedModel, shape: KVCacheSha
     one number for each pair of new and cached token. Soft-capped attention holds its scores as well,
     as they are, capped, and as weights.
     """
-    context, elements = model.declared_model_len, shape.num_kv_heads * shape.head_dim
-    gathered = 2 * context * elements * (shape.dtype.itemsize + model.dtype.itemsize)
+    context = model.declared_model_len
+    gathered = context * shape.elements_per_token * (shape.dtype.itemsize + model.dtype.itemsize)
     pairs = context * min(config.max_num_batched_tokens, context)
     scores = 0
     if model.decoder.config.attention_softcap is not None:

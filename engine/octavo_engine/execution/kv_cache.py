@@ -42,7 +42,9 @@ class KVCacheShape:
     groups: tuple[KVCacheGroup, ...]
     block_size: int
     num_kv_heads: int
-    head_dim: int
+    key_dim: int
+    value_dim: int
+    """0: the values are the keys (latent attention, where one vector stands for both)."""
     dtype: torch.dtype
 
     @property
@@ -51,10 +53,14 @@ class KVCacheShape:
         return max(len(group.layers) for group in self.groups)
 
     @property
+    def elements_per_token(self) -> int:
+        """Numbers that one layer keeps of one token."""
+        return self.num_kv_heads * (self.key_dim + self.value_dim)
+
+    @property
     def block_bytes(self) -> int:
         """Bytes of keys and values of one block."""
-        elements = self.num_slots * self.block_size * self.num_kv_heads * self.head_dim
-        return 2 * elements * self.dtype.itemsize
+        return self.num_slots * self.block_size * self.elements_per_token * self.dtype.itemsize
 
 
 class KVCache:
@@ -64,9 +70,11 @@ class KVCache:
 
     def __init__(self, shape: KVCacheShape, *, num_blocks: int, device: torch.device) -> None:
         self.shape = shape
-        size = (num_blocks + 1, shape.block_size, shape.num_kv_heads, shape.head_dim)  # [N, S, K, D]
-        self.keys = [_zeros(size, shape.dtype, device) for _ in range(shape.num_slots)]
-        self.values = [_zeros(size, shape.dtype, device) for _ in range(shape.num_slots)]
+        size = (num_blocks + 1, shape.block_size, shape.num_kv_heads)  # [N, S, K]
+        self.keys = [_zeros((*size, shape.key_dim), shape.dtype, device) for _ in range(shape.num_slots)]
+        self.values = self.keys
+        if shape.value_dim:
+            self.values = [_zeros((*size, shape.value_dim), shape.dtype, device) for _ in self.keys]
         self.group_of_layer: dict[int, int] = {}
         self.slot_of_layer: dict[int, int] = {}
         for group_index, group in enumerate(shape.groups):

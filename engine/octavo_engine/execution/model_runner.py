@@ -10,7 +10,7 @@ from octavo_engine.kernels.reference import (
     AttentionPlan,
     build_attention_plan,
     paged_attention,
-    write_keys_and_values,
+    write_rows,
 )
 from octavo_engine.models.decoder import Decoder
 from octavo_engine.scheduling.batch_layout import BatchLayout
@@ -57,9 +57,11 @@ class _Attention:
         self._scale = model.config.attention_scale
         self._softcap = model.config.attention_softcap
 
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor | None) -> Tensor:
         plan = self._plans[self._cache.group_of_layer[layer]]
         slot = self._cache.slot_of_layer[layer]
         keys, values = self._cache.keys[slot], self._cache.values[slot]
-        write_keys_and_values(plan, key, value, keys, values)
+        write_rows(plan, key, keys)
+        if value is not None:
+            write_rows(plan, value, values)
         return paged_attention(plan, query, keys, values, scale=self._scale, softcap=self._softcap)

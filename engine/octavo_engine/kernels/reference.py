@@ -111,16 +111,9 @@ def _bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
 
 
-def write_keys_and_values(
-    plan: AttentionPlan,
-    key: Tensor,  # [T, K, D]
-    value: Tensor,  # [T, K, D]
-    key_cache: Tensor,  # [N, S, K, D]
-    value_cache: Tensor,  # [N, S, K, D]
-) -> None:
-    """Put the step's keys and values into their slots."""
-    key_cache.view(-1, *key.shape[1:]).index_copy_(0, plan.slot_mapping, key.to(key_cache.dtype))
-    value_cache.view(-1, *value.shape[1:]).index_copy_(0, plan.slot_mapping, value.to(value_cache.dtype))
+def write_rows(plan: AttentionPlan, rows: Tensor, cache: Tensor) -> None:  # [T, K, D], [N, S, K, D]
+    """Put the step's keys (or values) into their slots."""
+    cache.view(-1, *rows.shape[1:]).index_copy_(0, plan.slot_mapping, rows.to(cache.dtype))
 
 
 def paged_attention(
@@ -132,7 +125,10 @@ def paged_attention(
     scale: float,
     softcap: float | None = None,
 ) -> Tensor:  # [T, H, D]
-    """Attend from each of the step's tokens to its sequence's cached ones (its own included)."""
+    """Attend from each of the step's tokens to its sequence's cached ones (its own included).
+
+    `value_cache` may be `key_cache` itself: latent attention keeps one vector for both.
+    """
     output = torch.empty_like(query)
     if plan.decode is not None:
         gather = plan.decode
@@ -157,8 +153,7 @@ def _attend_decodes(
 ) -> Tensor:  # [B, H, D]
     """The G query heads of one KV head stand where query positions would: keys are never repeated."""
     num_seqs, num_heads, head_dim = query.shape
-    keys = _gather(gather, key_cache, num_seqs).to(query.dtype).transpose(1, 2)  # [B, K, C, D]
-    values = _gather(gather, value_cache, num_seqs).to(query.dtype).transpose(1, 2)
+    keys, values = _gather_both(gather, key_cache, value_cache, num_seqs, query.dtype)  # [B, K, C, D]
     num_kv_heads = keys.shape[1]
     packed = query.view(num_seqs, num_kv_heads, num_heads // num_kv_heads, head_dim)
     attended = _attend(packed, keys, values, gather, scale=scale, softcap=softcap)
@@ -176,14 +171,22 @@ def _attend_prefill(
 ) -> Tensor:  # [T, H, D]
     """The G query heads of one KV head stand where a batch would, over the same keys."""
     num_tokens, num_heads, head_dim = query.shape
-    keys = _gather(gather, key_cache, 1).to(query.dtype).transpose(1, 2)  # [1, K, C, D]
-    values = _gather(gather, value_cache, 1).to(query.dtype).transpose(1, 2)
+    keys, values = _gather_both(gather, key_cache, value_cache, 1, query.dtype)  # [1, K, C, D]
     num_kv_heads = keys.shape[1]
     per_kv_head = num_heads // num_kv_heads
     packed = query.view(num_tokens, num_kv_heads, per_kv_head, head_dim).permute(2, 1, 0, 3)  # [G, K, T, D]
     keys, values = keys.expand(per_kv_head, -1, -1, -1), values.expand(per_kv_head, -1, -1, -1)
     attended = _attend(packed, keys, values, gather, scale=scale, softcap=softcap)
     return attended.permute(2, 1, 0, 3).reshape(num_tokens, num_heads, head_dim)
+
+
+def _gather_both(
+    gather: GatherPlan, key_cache: Tensor, value_cache: Tensor, num_seqs: int, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:  # 2 x [B, K, C, D]
+    keys = _gather(gather, key_cache, num_seqs).to(dtype).transpose(1, 2)
+    if value_cache is key_cache:
+        return keys, keys
+    return keys, _gather(gather, value_cache, num_seqs).to(dtype).transpose(1, 2)
 
 
 def _gather(gather: GatherPlan, cache: Tensor, num_seqs: int) -> Tensor:  # [B, C, K, D]

@@ -14,8 +14,8 @@ from torch import Tensor
 from octavo_engine.models.layers import Linear, RMSNorm
 from octavo_engine.models.rope import rotate
 
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(layer, query [T, H, D], key [T, K, D], value [T, K, D]) -> [T, H, D]"""
+Attend = Callable[[int, Tensor, Tensor, Tensor | None], Tensor]
+"""(layer, query [T, H, D], key [T, K, D], value [T, K, D]) -> [T, H, D]; no value: the keys are the values"""
 
 CosSin = tuple[Tensor, Tensor]
 

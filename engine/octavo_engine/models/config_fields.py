@@ -13,19 +13,19 @@ class ConfigFields:
     def __init__(self, config: Mapping[str, object]) -> None:
         self.config = config
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self.optional_integer(name)
+    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        value = self.optional_integer(name, least=least)
         value = default if value is None else value
         if value is None:
             raise UnsupportedModel(f"{name}: missing from config.json")
         return value
 
-    def optional_integer(self, name: str) -> int | None:
+    def optional_integer(self, name: str, *, least: int = 1) -> int | None:
         value = self.config.get(name)
         if value is None:
             return None
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UnsupportedModel(f"{name}: must be a positive integer, got {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UnsupportedModel(f"{name}: must be an integer from {least} up, got {value!r}")
         return value
 
     def number(self, name: str, default: float) -> float:

@@ -14,6 +14,7 @@ from torch.nn.functional import embedding
 
 from octavo_engine.models.attention import Attend, GroupedQueryAttention
 from octavo_engine.models.decoder_config import DecoderConfig
+from octavo_engine.models.latent_attention import LatentAttention
 from octavo_engine.models.layers import GatedMLP, RMSNorm
 from octavo_engine.models.mixture import MixtureOfExperts
 from octavo_engine.models.rope import RotaryEmbedding
@@ -25,7 +26,7 @@ class DecoderLayer:
     """One layer's weights; the optional norms are those of some families only."""
 
     input_norm: RMSNorm
-    attention: GroupedQueryAttention
+    attention: GroupedQueryAttention | LatentAttention
     attention_out_norm: RMSNorm | None
     mlp_norm: RMSNorm
     mlp: GatedMLP | MixtureOfExperts

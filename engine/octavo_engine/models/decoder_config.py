@@ -12,7 +12,15 @@ from typing import Final, Literal
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.models.config_fields import ConfigFields
-from octavo_engine.models.experts_config import MIXTRAL, QWEN3_MOE, ExpertFamily, ExpertsConfig, parse_experts
+from octavo_engine.models.experts_config import (
+    DEEPSEEK_V2,
+    MIXTRAL,
+    QWEN3_MOE,
+    ExpertFamily,
+    ExpertsConfig,
+    parse_experts,
+)
+from octavo_engine.models.latent_config import LatentConfig, latent_attention_scale, parse_latent
 from octavo_engine.models.rope_config import RopeConfig, parse_rope
 
 Activation = Literal["silu", "gelu_tanh"]
@@ -39,6 +47,8 @@ class FamilySwitches:
     """Norms also after attention and after the MLP (Gemma)."""
     scaled_embeddings: bool = False
     """Embeddings are multiplied by the root of the hidden size (Gemma)."""
+    latent: bool = False
+    """Attention over one compressed vector per token (DeepSeek)."""
     experts: ExpertFamily | None = None
     """None: every layer has one MLP."""
     default_tied: bool = False
@@ -53,6 +63,7 @@ FAMILIES: Final[Mapping[str, FamilySwitches]] = {
     "smollm3": FamilySwitches(default_tied=True),
     "mixtral": FamilySwitches(qkv_bias=False, experts=MIXTRAL),
     "qwen3_moe": FamilySwitches(qk_norm=True, experts=QWEN3_MOE),
+    "deepseek_v2": FamilySwitches(latent=True, experts=DEEPSEEK_V2),
     "phi3": FamilySwitches(qkv_bias=False, fused_projections=True),
     "gemma2": FamilySwitches(
         norm_adds_one=True,
@@ -95,6 +106,8 @@ class DecoderConfig:
     num_heads: int
     num_kv_heads: int
     head_dim: int
+    latent: LatentConfig | None
+    """None: keys and values of `num_kv_heads` heads of `head_dim`."""
     vocab_size: int
     max_position_embeddings: int
     norm_eps: float
@@ -121,18 +134,20 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
         raise UnsupportedModel(f"model_type: {model_type!r} is not one of {known}")
     fields = ConfigFields(config)
     num_heads, hidden_size = fields.integer("num_attention_heads"), fields.integer("hidden_size")
-    head_dim = fields.integer("head_dim", hidden_size // num_heads)
-    scale_base = fields.number("query_pre_attn_scalar", head_dim) if family.sandwich_norms else head_dim
+    latent = parse_latent(fields) if family.latent else None
+    head_dim = latent.rope_dim if latent else fields.integer("head_dim", hidden_size // num_heads)
+    layers = _parse_layers(fields, family, head_dim)
     bias = fields.flag("attention_bias", default=False)
     return DecoderConfig(
         model_type=str(model_type),
         family=family,
-        layers=_parse_layers(fields, family, head_dim),
+        layers=layers,
         hidden_size=hidden_size,
         intermediate_size=fields.integer("intermediate_size"),
         num_heads=num_heads,
         num_kv_heads=fields.integer("num_key_value_heads", num_heads),
         head_dim=head_dim,
+        latent=latent,
         vocab_size=fields.integer("vocab_size"),
         max_position_embeddings=fields.integer("max_position_embeddings"),
         norm_eps=fields.number("rms_norm_eps", 1e-6),
@@ -141,11 +156,24 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
         output_bias=bias if family.qkv_bias is None else False,
         mlp_bias=fields.flag("mlp_bias", default=False),
         tied_embeddings=fields.flag("tie_word_embeddings", default=family.default_tied),
-        attention_scale=scale_base**-0.5,
+        attention_scale=_attention_scale(fields, family, latent, head_dim, layers[0].rope),
         attention_softcap=fields.optional_number("attn_logit_softcapping"),
         logits_softcap=fields.optional_number("final_logit_softcapping"),
         dtype=_parse_dtype(config),
     )
+
+
+def _attention_scale(
+    fields: ConfigFields,
+    family: FamilySwitches,
+    latent: LatentConfig | None,
+    head_dim: int,
+    rope: RopeConfig | None,
+) -> float:
+    if latent is not None and rope is not None:
+        return latent_attention_scale(latent, rope)
+    base = fields.number("query_pre_attn_scalar", head_dim) if family.sandwich_norms else head_dim
+    return float(base**-0.5)
 
 
 def _parse_layers(fields: ConfigFields, family: FamilySwitches, head_dim: int) -> tuple[LayerConfig, ...]:

@@ -25,8 +25,9 @@ class ExpertFamily:
     gate: str
     up: str
     down: str
-    always_normalized: bool = False
-    """The chosen weights are made to sum to one; otherwise as `norm_topk_prob` says."""
+    normalized: bool | None = None
+    """Whether the chosen weights are made to sum to one; None: as `norm_topk_prob` says."""
+    float32_router: bool = False
 
 
 MIXTRAL: Final = ExpertFamily(
@@ -36,7 +37,7 @@ MIXTRAL: Final = ExpertFamily(
     gate="w1",
     up="w3",
     down="w2",
-    always_normalized=True,
+    normalized=True,
 )
 QWEN3_MOE: Final = ExpertFamily(
     count_fields=("num_experts", "num_local_experts"),
@@ -46,6 +47,24 @@ QWEN3_MOE: Final = ExpertFamily(
     up="up_proj",
     down="down_proj",
 )
+DEEPSEEK_V2: Final = ExpertFamily(
+    count_fields=("n_routed_experts",),
+    inner_size_field="moe_intermediate_size",
+    module="mlp",
+    gate="gate_proj",
+    up="up_proj",
+    down="down_proj",
+    normalized=False,
+    float32_router=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertGroups:
+    """Experts in equal groups, of which each token uses the best few only (by their best expert)."""
+
+    count: int
+    num_chosen: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +77,11 @@ class ExpertsConfig:
     """Experts that compute each token."""
     inner_size: int
     normalized: bool
+    scale: float
+    """On the sum of the chosen experts."""
+    groups: ExpertGroups | None
+    shared_size: int
+    """Inner size of the MLP that computes every token besides; 0 where there is none."""
 
 
 def parse_experts(
@@ -74,13 +98,48 @@ def _parse_mixture(fields: ConfigFields, family: ExpertFamily) -> ExpertsConfig:
     count, chosen = _count(fields, family), fields.integer("num_experts_per_tok")
     if chosen > count:
         raise UnsupportedModel(f"num_experts_per_tok: {chosen} of {count} experts")
+    _require_softmax(fields)
+    inner = fields.integer(family.inner_size_field)
     return ExpertsConfig(
         family=family,
         num_experts=count,
         num_chosen=chosen,
-        inner_size=fields.integer(family.inner_size_field),
-        normalized=family.always_normalized or fields.flag("norm_topk_prob", default=False),
+        inner_size=inner,
+        normalized=_normalized(fields, family),
+        scale=fields.number("routed_scaling_factor", 1.0),
+        groups=_parse_groups(fields, count, chosen),
+        shared_size=inner * fields.integer("n_shared_experts", 0, least=0),
     )
+
+
+def _require_softmax(fields: ConfigFields) -> None:
+    scoring = fields.config.get("scoring_func", "softmax")
+    if scoring != "softmax":
+        raise UnsupportedModel(f"scoring_func: {scoring!r} is not softmax")
+
+
+def _normalized(fields: ConfigFields, family: ExpertFamily) -> bool:
+    stated = fields.flag("norm_topk_prob", default=False)
+    if family.normalized is None:
+        return stated
+    if stated and not family.normalized:
+        raise UnsupportedModel("norm_topk_prob: true, but this model type never sums its weights to one")
+    return family.normalized
+
+
+def _parse_groups(fields: ConfigFields, num_experts: int, num_chosen: int) -> ExpertGroups | None:
+    method = fields.config.get("topk_method") or "greedy"
+    if method == "greedy":
+        return None
+    if method != "group_limited_greedy":
+        raise UnsupportedModel(f"topk_method: {method!r} is not one of greedy, group_limited_greedy")
+    groups = ExpertGroups(count=fields.integer("n_group"), num_chosen=fields.integer("topk_group"))
+    if num_experts % groups.count or groups.num_chosen * (num_experts // groups.count) < num_chosen:
+        raise UnsupportedModel(
+            f"n_group: {num_experts} experts in {groups.count} groups, of which topk_group "
+            f"({groups.num_chosen}) are used, cannot give num_experts_per_tok ({num_chosen})"
+        )
+    return groups
 
 
 def _count(fields: ConfigFields, family: ExpertFamily) -> int:
@@ -92,6 +151,11 @@ def _count(fields: ConfigFields, family: ExpertFamily) -> int:
 
 
 def _is_sparse(fields: ConfigFields, index: int) -> bool:
-    """Qwen3-MoE may have every second layer sparse, or some by number dense."""
+    """Qwen3-MoE may have every second layer sparse, or some by number dense; DeepSeek's first are dense."""
     dense = fields.sequence("mlp_only_layers") or []
-    return index not in dense and (index + 1) % fields.integer("decoder_sparse_step", 1) == 0
+    return (
+        index not in dense
+        and (index + 1) % fields.integer("decoder_sparse_step", 1) == 0
+        and index >= fields.integer("first_k_dense_replace", 0, least=0)
+        and index % fields.integer("moe_layer_freq", 1) == 0
+    )

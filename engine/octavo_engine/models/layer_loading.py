@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import torch
+
 from octavo_engine.models.attention import GroupedQueryAttention
 from octavo_engine.models.decoder import DecoderLayer
 from octavo_engine.models.decoder_config import DecoderConfig
 from octavo_engine.models.experts_config import ExpertsConfig
+from octavo_engine.models.latent_attention import LatentAttention
+from octavo_engine.models.latent_loading import load_latent_attention
 from octavo_engine.models.layers import GatedMLP, Linear, RMSNorm
 from octavo_engine.models.mixture import MixtureOfExperts, Router
 from octavo_engine.models.tensor_reading import TensorReader
@@ -28,7 +32,9 @@ class LayerLoader:
             attention=self._attention(prefix + "self_attn."),
             attention_out_norm=self.norm(prefix + "post_attention_layernorm") if sandwich else None,
             mlp_norm=self.norm(prefix + mlp_norm),
-            mlp=self._dense(prefix + "mlp.") if experts is None else self._mixture(prefix, experts),
+            mlp=self._mixture(prefix, experts)
+            if experts
+            else self._dense(prefix + "mlp.", self._config.intermediate_size),
             mlp_out_norm=self.norm(prefix + "post_feedforward_layernorm") if sandwich else None,
         )
 
@@ -39,8 +45,10 @@ class LayerLoader:
             name, size or config.hidden_size, eps=config.norm_eps, adds_one=config.family.norm_adds_one
         )
 
-    def _attention(self, prefix: str) -> GroupedQueryAttention:
+    def _attention(self, prefix: str) -> GroupedQueryAttention | LatentAttention:
         config = self._config
+        if config.latent is not None:
+            return load_latent_attention(self._reader, config, config.latent, prefix)
         normed = config.family.qk_norm
         return GroupedQueryAttention(
             qkv=self._qkv(prefix),
@@ -64,19 +72,17 @@ class LayerLoader:
             parts = [(prefix + "qkv_proj", query + 2 * kv)]
         return self._reader.linear(parts, config.hidden_size, bias=config.qkv_bias)
 
-    def _dense(self, prefix: str) -> GatedMLP:
-        config = self._config
-        inner = config.intermediate_size
-        if config.family.fused_projections:
-            return self._mlp([(prefix + "gate_up_proj", 2 * inner)], prefix + "down_proj", inner)
+    def _dense(self, prefix: str, inner: int) -> GatedMLP:
         gate_up = [(prefix + "gate_proj", inner), (prefix + "up_proj", inner)]
-        return self._mlp(gate_up, prefix + "down_proj", inner)
+        if self._config.family.fused_projections:
+            gate_up = [(prefix + "gate_up_proj", 2 * inner)]
+        return self._mlp(gate_up, prefix + "down_proj", inner, bias=self._config.mlp_bias)
 
-    def _mlp(self, gate_up: list[tuple[str, int]], down: str, inner: int) -> GatedMLP:
+    def _mlp(self, gate_up: list[tuple[str, int]], down: str, inner: int, *, bias: bool) -> GatedMLP:
         config = self._config
         return GatedMLP(
-            gate_up=self._reader.linear(gate_up, config.hidden_size, bias=config.mlp_bias),
-            down=self._reader.linear([(down, config.hidden_size)], inner, bias=config.mlp_bias),
+            gate_up=self._reader.linear(gate_up, config.hidden_size, bias=bias),
+            down=self._reader.linear([(down, config.hidden_size)], inner, bias=bias),
             activation=config.activation,
         )
 
@@ -84,11 +90,26 @@ class LayerLoader:
         block = prefix + experts.family.module + "."
         if not self._reader.has(block + "gate.weight"):
             block = prefix + "mlp."
-        weight = self._reader.tensor(block + "gate.weight", (experts.num_experts, self._config.hidden_size))
-        router = Router(weight=weight, num_chosen=experts.num_chosen, normalized=experts.normalized)
         stacked = self._reader.has(block + "experts.gate_up_proj")
         load = self._stacked_experts if stacked else self._single_experts
-        return MixtureOfExperts(router=router, experts=load(block + "experts.", experts))
+        return MixtureOfExperts(
+            router=self._router(block + "gate.weight", experts),
+            experts=load(block + "experts.", experts),
+            shared=self._dense(block + "shared_experts.", experts.shared_size)
+            if experts.shared_size
+            else None,
+        )
+
+    def _router(self, name: str, experts: ExpertsConfig) -> Router:
+        shape = (experts.num_experts, self._config.hidden_size)
+        dtype = torch.float32 if experts.family.float32_router else None
+        return Router(
+            weight=self._reader.tensor(name, shape, dtype),
+            num_chosen=experts.num_chosen,
+            normalized=experts.normalized,
+            scale=experts.scale,
+            groups=experts.groups,
+        )
 
     def _single_experts(self, prefix: str, experts: ExpertsConfig) -> tuple[GatedMLP, ...]:
         """As published: three tensors for each expert."""
@@ -98,6 +119,7 @@ class LayerLoader:
                 [(f"{prefix}{number}.{name}", inner) for name in (family.gate, family.up)],
                 f"{prefix}{number}.{family.down}",
                 inner,
+                bias=False,
             )
             for number in range(experts.num_experts)
         )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from octavo_engine.errors import UnsupportedModel
-from octavo_engine.models.rope_config import RopeConfig
+from octavo_engine.models.rope_config import RopeConfig, yarn_scale
 
 Frequencies = tuple[Tensor, float]
 """Inverse frequencies [R / 2] in float32, and a factor on cosine and sine."""
@@ -95,12 +95,8 @@ def _yarn_attention_factor(config: RopeConfig, factor: float) -> float:
         return float(stated)
     scale, scale_all = _parameter(config, "mscale", 0), _parameter(config, "mscale_all_dim", 0)
     if scale and scale_all:
-        return _yarn_scale(factor, scale) / _yarn_scale(factor, scale_all)
-    return _yarn_scale(factor, 1)
-
-
-def _yarn_scale(factor: float, scale: float) -> float:
-    return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
+        return yarn_scale(factor, scale) / yarn_scale(factor, scale_all)
+    return yarn_scale(factor, 1)
 
 
 def _longrope(config: RopeConfig, max_model_len: int) -> Frequencies:

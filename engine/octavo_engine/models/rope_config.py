@@ -7,6 +7,7 @@ Sources: RoPE arXiv 2104.09864; YaRN arXiv 2309.00071; LongRoPE arXiv 2402.13753
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -52,6 +53,11 @@ def parse_rope(config: Mapping[str, object], *, head_dim: int, layer_kind: str) 
         ),
         parameters=tuple(sorted((name, _hashable(value)) for name, value in _details(config, stated))),
     )
+
+
+def yarn_scale(factor: float, scale: float) -> float:
+    """By how much yarn raises attention scores (as their root) when the context grew by `factor`."""
+    return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
 def _stated_parameters(config: Mapping[str, object], layer_kind: str) -> Mapping[str, object]:

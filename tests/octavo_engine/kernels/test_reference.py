@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from octavo_engine.kernels.reference import build_attention_plan, paged_attention, write_keys_and_values
+from octavo_engine.kernels.reference import build_attention_plan, paged_attention, write_rows
 from octavo_engine.scheduling.batch_layout import GroupLayout, SpanLayout
 
 CPU = torch.device("cpu")
@@ -105,7 +105,8 @@ def test_paged_attention_is_plain_attention(
         dtype=torch.float32,
         device=CPU,
     )
-    write_keys_and_values(plan, new_keys, new_values, key_cache, value_cache)
+    write_rows(plan, new_keys, key_cache)
+    write_rows(plan, new_values, value_cache)
     out = paged_attention(plan, query, key_cache, value_cache, scale=head_dim**-0.5, softcap=softcap)
     torch.testing.assert_close(out, torch.cat(expected), atol=1e-5, rtol=1e-5)
 
@@ -125,6 +126,7 @@ def test_keys_and_values_are_rounded_to_the_type_of_the_cache(dtype: torch.dtype
     )
     query, key, value = (torch.randn(2, 1, 4) for _ in range(3))
     key_cache, value_cache = torch.zeros(2, 2, 1, 4, dtype=dtype), torch.zeros(2, 2, 1, 4, dtype=dtype)
-    write_keys_and_values(plan, key, value, key_cache, value_cache)
+    write_rows(plan, key, key_cache)
+    write_rows(plan, value, value_cache)
     out = paged_attention(plan, query, key_cache, value_cache, scale=0.5)
     torch.testing.assert_close(out[0], value[0].to(dtype).to(torch.float32))

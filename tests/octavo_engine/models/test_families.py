@@ -40,6 +40,18 @@ LONG_ROPE = {
     "original_max_position_embeddings": 512,
 }
 QWEN3_EXPERTS = {"head_dim": 16, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {
+    "kv_lora_rank": 24,
+    "q_lora_rank": 20,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
 
 CASES = [
     pytest.param("LlamaConfig", {}, id="llama"),
@@ -69,6 +81,24 @@ CASES = [
         id="qwen3 moe with a dense layer",
     ),
     pytest.param("Qwen3MoeConfig", {**QWEN3_EXPERTS, "decoder_sparse_step": 2}, id="qwen3 moe every second"),
+    pytest.param("DeepseekV2Config", LATENT, id="deepseek v2"),
+    pytest.param(
+        "DeepseekV2Config",
+        {**LATENT, "q_lora_rank": None, "n_shared_experts": 1, "attention_bias": True},
+        id="deepseek v2 without query compression",
+    ),
+    pytest.param(
+        "DeepseekV2Config",
+        {
+            **LATENT,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 16.0,
+            "rope_parameters": {**YARN_ROPE, "mscale": 0.7, "mscale_all_dim": 1.2},
+        },
+        id="deepseek v2 with expert groups and yarn",
+    ),
     pytest.param("SmolLM3Config", {"no_rope_layers": [1, 1, 1, 0]}, id="smollm3"),
     pytest.param("Phi3Config", {"sliding_window": None}, id="phi3"),
     pytest.param("Phi3Config", {"sliding_window": 20, "partial_rotary_factor": 0.5}, id="phi3 partial"),
