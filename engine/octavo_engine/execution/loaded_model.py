@@ -73,7 +73,7 @@ def load_model(
 
 
 def _declared_model_len(config: EngineConfig, decoder_config: DecoderConfig) -> int:
-    longest = decoder_config.max_position_embeddings
+    longest = decoder_config.longest_context
     if config.max_model_len is not None and config.max_model_len > longest:
         raise InvalidSpec(f"max_model_len: {config.max_model_len} is beyond the model's own {longest}")
-    return config.max_model_len or longest
+    return config.max_model_len or decoder_config.max_position_embeddings

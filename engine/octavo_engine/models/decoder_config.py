@@ -122,6 +122,12 @@ class DecoderConfig:
     dtype: str
     """The checkpoint's own: bfloat16, float16 or float32."""
 
+    @property
+    def longest_context(self) -> int:
+        """Tokens of the longest context that can be asked for; above the model's own with dynamic rope."""
+        ropes = {layer.rope for layer in self.layers if layer.rope is not None}
+        return min((rope.longest_context for rope in ropes), default=self.max_position_embeddings)
+
 
 def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
     """Read a configuration; raises `UnsupportedModel` for what this engine cannot run exactly."""

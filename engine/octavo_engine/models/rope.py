@@ -42,9 +42,9 @@ def rotate(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), dim=-1)
 
 
-def _plain(config: RopeConfig) -> Tensor:
+def _plain(config: RopeConfig, stretch: float = 1.0) -> Tensor:
     exponents = torch.arange(0, config.rotary_dim, 2, dtype=torch.int64).to(torch.float32)
-    return 1.0 / (config.theta ** (exponents / config.rotary_dim))
+    return 1.0 / ((config.theta * stretch) ** (exponents / config.rotary_dim))
 
 
 def _default(config: RopeConfig, _max_model_len: int) -> Frequencies:
@@ -52,14 +52,23 @@ def _default(config: RopeConfig, _max_model_len: int) -> Frequencies:
 
 
 def _linear(config: RopeConfig, _max_model_len: int) -> Frequencies:
-    return _plain(config) / _parameter(config, "factor"), 1.0
+    return _plain(config) / config.number("factor"), 1.0
+
+
+def _dynamic(config: RopeConfig, max_model_len: int) -> Frequencies:
+    """Stretched for the longest context that is served, once that is beyond the model's own.
+
+    The original stretches anew for each length that a text reaches; cached keys cannot be turned again.
+    """
+    excess = config.number("factor") * max(max_model_len / config.max_position_embeddings - 1, 0)
+    return _plain(config, (1 + excess) ** (config.rotary_dim / (config.rotary_dim - 2))), 1.0
 
 
 def _llama3(config: RopeConfig, _max_model_len: int) -> Frequencies:
     """Long wavelengths are stretched, short ones kept, those between blended."""
-    plain, factor = _plain(config), _parameter(config, "factor")
-    low, high = _parameter(config, "low_freq_factor"), _parameter(config, "high_freq_factor")
-    original = _parameter(config, "original_max_position_embeddings")
+    plain, factor = _plain(config), config.number("factor")
+    low, high = config.number("low_freq_factor"), config.number("high_freq_factor")
+    original = config.number("original_max_position_embeddings")
     wavelengths = 2 * math.pi / plain
     share = (original / wavelengths - low) / (high - low)
     blended = (1 - share) * plain / factor + share * plain
@@ -70,11 +79,11 @@ def _llama3(config: RopeConfig, _max_model_len: int) -> Frequencies:
 
 def _yarn(config: RopeConfig, _max_model_len: int) -> Frequencies:
     """Interpolates slow dimensions, keeps fast ones, with a linear ramp between."""
-    original = _parameter(config, "original_max_position_embeddings", config.max_position_embeddings)
-    factor = _parameter(config, "factor", config.max_position_embeddings / original)
-    fast = _yarn_dimension(config, _parameter(config, "beta_fast", 32), original)
-    slow = _yarn_dimension(config, _parameter(config, "beta_slow", 1), original)
-    if _parameter(config, "truncate", 1):
+    original = config.number("original_max_position_embeddings", config.max_position_embeddings)
+    factor = config.number("factor", config.max_position_embeddings / original)
+    fast = _yarn_dimension(config, config.number("beta_fast", 32), original)
+    slow = _yarn_dimension(config, config.number("beta_slow", 1), original)
+    if config.number("truncate", 1):
         fast, slow = math.floor(fast), math.ceil(slow)
     fast, slow = max(fast, 0), min(slow, config.rotary_dim - 1)
     dims = torch.arange(config.rotary_dim // 2, dtype=torch.float32)
@@ -93,7 +102,7 @@ def _yarn_attention_factor(config: RopeConfig, factor: float) -> float:
     stated = dict(config.parameters).get("attention_factor")
     if isinstance(stated, int | float):
         return float(stated)
-    scale, scale_all = _parameter(config, "mscale", 0), _parameter(config, "mscale_all_dim", 0)
+    scale, scale_all = config.number("mscale", 0), config.number("mscale_all_dim", 0)
     if scale and scale_all:
         return yarn_scale(factor, scale) / yarn_scale(factor, scale_all)
     return yarn_scale(factor, 1)
@@ -101,12 +110,12 @@ def _yarn_attention_factor(config: RopeConfig, factor: float) -> float:
 
 def _longrope(config: RopeConfig, max_model_len: int) -> Frequencies:
     """Per-dimension factors; the long ones once the context may exceed the original one."""
-    original = _parameter(config, "original_max_position_embeddings", config.max_position_embeddings)
+    original = config.number("original_max_position_embeddings", config.max_position_embeddings)
     name = "long_factor" if max_model_len > original else "short_factor"
     factors = dict(config.parameters).get(name)
     if not isinstance(factors, tuple) or len(factors) != config.rotary_dim // 2:
         raise UnsupportedModel(f"rope_scaling.{name}: must list {config.rotary_dim // 2} numbers")
-    stretch = _parameter(config, "factor", config.max_position_embeddings / original)
+    stretch = config.number("factor", config.max_position_embeddings / original)
     stated = dict(config.parameters).get("attention_factor")
     scale = 1.0 if stretch <= 1 else math.sqrt(1 + math.log(stretch) / math.log(original))
     return (
@@ -115,16 +124,10 @@ def _longrope(config: RopeConfig, max_model_len: int) -> Frequencies:
     )
 
 
-def _parameter(config: RopeConfig, name: str, default: float | None = None) -> float:
-    value = dict(config.parameters).get(name, default)
-    if not isinstance(value, int | float):
-        raise UnsupportedModel(f"rope_scaling.{name}: must be a number for {config.kind}, got {value!r}")
-    return float(value)
-
-
 FREQUENCIES: Final[dict[str, Callable[[RopeConfig, int], Frequencies]]] = {
     "default": _default,
     "linear": _linear,
+    "dynamic": _dynamic,
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,

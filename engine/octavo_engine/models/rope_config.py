@@ -15,7 +15,7 @@ from typing import Final
 from octavo_engine.errors import UnsupportedModel
 
 DEFAULT_THETA: Final = 10000.0
-KINDS: Final = ("default", "linear", "llama3", "yarn", "longrope")
+KINDS: Final = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 ALIASES: Final = {"su": "longrope"}
 
 
@@ -30,6 +30,20 @@ class RopeConfig:
     max_position_embeddings: int
     parameters: tuple[tuple[str, object], ...] = ()
     """What the kind needs besides, sorted by name."""
+
+    @property
+    def longest_context(self) -> int:
+        """Tokens that it can tell apart: what the model declares, or with dynamic scaling a multiple."""
+        if self.kind != "dynamic":
+            return self.max_position_embeddings
+        return int(self.max_position_embeddings * self.number("factor"))
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """A parameter of this kind."""
+        value = dict(self.parameters).get(name, default)
+        if not isinstance(value, int | float):
+            raise UnsupportedModel(f"rope_scaling.{name}: must be a number for {self.kind}, got {value!r}")
+        return float(value)
 
 
 def parse_rope(config: Mapping[str, object], *, head_dim: int, layer_kind: str) -> RopeConfig:

@@ -65,7 +65,7 @@ def test_no_scaling_is_plain_rotation() -> None:
     [
         ({"factor": 2.0}, "neither rope_type nor type"),
         ({"rope_type": "spiral", "factor": 2.0}, "spiral"),
-        ({"rope_type": "dynamic", "factor": 2.0}, "dynamic"),
+        ({"rope_type": "ntk", "factor": 2.0}, "ntk"),
         ("linear", "must be an object"),
     ],
 )

@@ -64,6 +64,11 @@ CASES = [
         {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}},
         id="linear rope",
     ),
+    pytest.param(
+        "LlamaConfig",
+        {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}},
+        id="dynamic rope, own context",
+    ),
     pytest.param("LlamaConfig", {"rope_parameters": YARN_ROPE}, id="yarn rope"),
     pytest.param("MistralConfig", {"sliding_window": None}, id="mistral"),
     pytest.param("MistralConfig", {"sliding_window": 20}, id="mistral with a window"),
