@@ -16,10 +16,11 @@ from octavo.errors import InvalidConfig, Unsupported
 from octavo.families.class_defaults import CLASS_DEFAULTS
 from octavo.families.nested import other_parts, text_part
 from octavo.families.registry import FAMILIES, TYPE_OF_CLASS, UNSUPPORTED_REASONS
+from octavo.foreign_fields import contradictions, foreign_fields
 from octavo.layers import Confidence, Layer, Weight
 from octavo.model_shape import ModelShape
 from octavo.quantization import Quantization
-from octavo.quantization_config import read_quantization
+from octavo.quantization_config import cache_dtype_notes, read_quantization
 
 _KNOWN_FIELDS = (
     "architectures",
@@ -73,31 +74,63 @@ def parse_architecture(config: Mapping[str, object]) -> ModelArchitecture | Unsu
         return Unsupported(model_type=model_type, reason=_unsupported_reason(model_type), known=_known(text))
     fields = ConfigFields(text, CLASS_DEFAULTS.get(family.defaults_of, {}))
     shape = family.parse(fields)
+    doubts = _doubts(model_type, text, fields, shape)
     towers, other_notes = other_parts(config, shape.hidden_size)
     shape = replace(
         shape,
         outside=(*shape.outside, *towers),
         params_known=shape.params_known and not other_notes,
-        notes=(*shape.notes, *_default_notes(fields), *other_notes),
+        confidence="low" if doubts else shape.confidence,
+        notes=(*shape.notes, *doubts, *_default_notes(fields), *other_notes),
     )
     return _assemble(model_type, fields, shape)
 
 
 def _model_type(text: Mapping[str, object]) -> str:
-    """The stated type, else the type of the class that the file names."""
+    """The stated type, else the type of the class that the file names.
+
+    A stated type that nobody knows, with a class that is known, is read as that class's, and doubted.
+    """
     stated = text.get("model_type")
     if stated is not None and not isinstance(stated, str):
         raise InvalidConfig(f"model_type: must be a string, got {shown(stated)}")
     if stated is not None and stated in FAMILIES:
         return stated
-    classes = text.get("architectures")
-    named = classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
-    by_class = TYPE_OF_CLASS.get(named)
+    by_class = TYPE_OF_CLASS.get(_named_class(text))
     if by_class is not None:
         return by_class
     if stated is None:
         raise InvalidConfig("model_type: missing, and no architectures entry names a class that is known")
     return stated
+
+
+def _named_class(text: Mapping[str, object]) -> str:
+    classes = text.get("architectures")
+    return classes[0] if isinstance(classes, list) and classes and isinstance(classes[0], str) else ""
+
+
+def _doubts(
+    model_type: str, text: Mapping[str, object], fields: ConfigFields, shape: ModelShape
+) -> tuple[str, ...]:
+    """What in the file contradicts the architecture it is read as; an answer all the same, no sure one."""
+    return (
+        *_doubts_of_name(model_type, text),
+        *(
+            f"A {model_type} model knows no {field}: sized as if it were not there."
+            for field in foreign_fields(fields)
+        ),
+        *contradictions(fields, len(shape.layers)),
+    )
+
+
+def _doubts_of_name(model_type: str, text: Mapping[str, object]) -> tuple[str, ...]:
+    stated, named = text.get("model_type"), _named_class(text)
+    if stated is not None and stated not in FAMILIES:
+        return (f"model_type {shown(stated)} is not known: sized as its class {named}, which may differ.",)
+    has_class = model_type in TYPE_OF_CLASS.values()
+    if has_class and FAMILIES[TYPE_OF_CLASS.get(named, model_type)] != FAMILIES[model_type]:
+        return (f"model_type {model_type!r} and class {named} contradict each other: sized as the type.",)
+    return ()
 
 
 def _unsupported_reason(model_type: str) -> str:
@@ -132,6 +165,7 @@ def _assemble(model_type: str, fields: ConfigFields, shape: ModelShape) -> Model
         notes += (
             f"Quantization {quantization.method!r:.60} is not described: weights are sized as unquantized.",
         )
+    notes += cache_dtype_notes(fields.values)
     return ModelArchitecture(
         model_type=model_type,
         hidden_size=shape.hidden_size,

@@ -62,13 +62,15 @@ class ConfigFields:
     """Prefix of a nested object (`text_config.`) for messages."""
     defaulted: dict[str, object] = field(default_factory=dict)
     """Fields answered by the class defaults, in the order of asking."""
+    asked: set[str] = field(default_factory=set)
+    """Every key that the family's parser looked for: what it never asks for, it does not understand."""
 
     def raw(self, name: str) -> object:
         """The value as given, by its usual name or an alias; else the class default.
 
         An explicit null is an answer (`sliding_window: null` is full attention), not a gap to fill.
         """
-        keys = (name, *ALIASES.get(name, ()))
+        keys = self._keys(name)
         present = [self.values[key] for key in keys if key in self.values]
         if present:
             return next((value for value in present if value is not None), None)
@@ -79,7 +81,13 @@ class ConfigFields:
 
     def has(self, name: str) -> bool:
         """Whether the file itself holds the field, not null."""
-        return any(self.values.get(key) is not None for key in (name, *ALIASES.get(name, ())))
+        return any(self.values.get(key) is not None for key in self._keys(name))
+
+    def _keys(self, name: str) -> tuple[str, ...]:
+        """The usual name and the others, remembered as asked for."""
+        keys = (name, *ALIASES.get(name, ()))
+        self.asked.update(keys)
+        return keys
 
     def integer(self, name: str, *, least: int = 1, most: int = LARGEST_DIMENSION) -> int:
         """A whole number that must be there."""

@@ -57,6 +57,10 @@ def read_dimensions(
         raise InvalidConfig(
             f"{fields.where}num_key_value_heads: {kv_heads} is more than the {heads} query heads"
         )
+    if heads % kv_heads:
+        raise InvalidConfig(
+            f"{fields.where}num_key_value_heads: {kv_heads} do not share out the {heads} query heads evenly"
+        )
     return Dimensions(
         num_layers=fields.num_layers() if num_layers is None else num_layers,
         hidden=hidden,

@@ -33,25 +33,44 @@ EXCLUSION_FIELDS: Final = (
     "exclude",
     "llm_int8_skip_modules",
 )
+MIXED_FIELDS: Final = ("dynamic", "extra_config", "quantized_layers")
+"""Where GPTQModel, AutoRound and ModelOpt give some modules other bits than the rest: not described."""
 MOST_EXCLUSIONS: Final = 20_000
 
 
 def read_quantization(config: Mapping[str, object]) -> Quantization | None:
     """The quantization that a configuration states, or None."""
-    fields = ConfigFields(config).nested("quantization_config")
-    if fields is None or not fields.values:
+    fields = _stated(config)
+    if fields is None:
         return None
     method = _method(fields)
     read = _READERS.get(method)
     excluded = tuple(_exclusions(fields))
-    if read is None:
-        return Quantization(method=method, scheme=Scheme(bits=FP16_BITS), exact=False)
-    scheme = read(fields)
+    scheme = None if read is None or any(fields.values.get(name) for name in MIXED_FIELDS) else read(fields)
     if scheme is None:
         return Quantization(method=method, scheme=Scheme(bits=FP16_BITS), exact=False)
     if method == "mxfp4":
         return Quantization(method=method, scheme=scheme, roles=EXPERTS_ONLY, excluded=excluded)
     return Quantization(method=method, scheme=scheme, excluded=excluded)
+
+
+def _stated(config: Mapping[str, object]) -> ConfigFields | None:
+    """The quantization object, by its name or by the one that early compressed-tensors files used."""
+    for name in ("quantization_config", "compression_config"):
+        fields = ConfigFields(config).nested(name)
+        if fields is not None and fields.values:
+            return fields
+    return None
+
+
+def cache_dtype_notes(config: Mapping[str, object]) -> tuple[str, ...]:
+    """A checkpoint may come with scales for an FP8 KV cache; nothing is cached so unless asked for."""
+    fields = _stated(config)
+    nested = fields.nested("quantization") if fields is not None else None
+    scopes = [scope for scope in (fields, nested) if scope is not None]
+    if not any(scope.has("kv_cache_scheme") or scope.has("kv_cache_quant_algo") for scope in scopes):
+        return ()
+    return ("The checkpoint is made for a quantized KV cache; ask for it with kv-cache-dtype fp8.",)
 
 
 def _method(fields: ConfigFields) -> str:
@@ -87,14 +106,16 @@ def _group_size(fields: ConfigFields) -> int:
     return max(0, size)
 
 
-def _bitsandbytes(fields: ConfigFields) -> Scheme:
-    if fields.flag("load_in_8bit"):
+def _bitsandbytes(fields: ConfigFields) -> Scheme | None:
+    if fields.flag("load_in_8bit") or fields.flag("_load_in_8bit"):
         return INT8_PER_CHANNEL
+    if not (fields.flag("load_in_4bit") or fields.flag("_load_in_4bit")):
+        return None
     return NF4_DOUBLE if fields.flag("bnb_4bit_use_double_quant") else NF4
 
 
 def _compressed_tensors(fields: ConfigFields) -> Scheme | None:
-    """The first group's weights; several groups with other weights are not described."""
+    """All linear maps alike; several groups with other weights, or with some maps only, are not described."""
     groups = fields.nested("config_groups")
     if groups is None:
         return None
@@ -106,6 +127,8 @@ def _compressed_group(groups: ConfigFields, name: str, container: str | None) ->
     group = groups.nested(name)
     weights = group.nested("weights") if group is not None else None
     if group is None or weights is None:
+        return None
+    if "Linear" not in (group.sequence("targets") or ("Linear",)):
         return None
     bits = weights.integer("num_bits", most=16)
     layout = group.text("format") or container or ""

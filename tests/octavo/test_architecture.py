@@ -259,3 +259,81 @@ def test_examples_in_the_documentation_of_every_module_are_right() -> None:
     results = [doctest.testmod(importlib.import_module(name)) for name in names if "__main__" not in name]
     assert sum(result.failed for result in results) == 0
     assert sum(result.attempted for result in results) >= 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        pytest.param({"kv_lora_rank": 512}, "kv_lora_rank=512", id="latent attention"),
+        pytest.param({"num_local_experts": 8}, "num_local_experts=8", id="experts"),
+        pytest.param({"mamba_d_state": 16}, "mamba_d_state=16", id="a state"),
+        pytest.param({"num_kv_shared_layers": 4}, "num_kv_shared_layers=4", id="shared layers"),
+        pytest.param({"use_cla": True}, "use_cla=True", id="cross-layer attention"),
+        pytest.param({"sliding_window": 64}, "sliding_window=64", id="a window that the class has not"),
+        pytest.param(
+            {"interleaved_sliding_window": 64}, "interleaved_sliding_window=64", id="a new spelling"
+        ),
+    ],
+)
+def test_confidence_is_low_when_a_known_type_has_a_field_that_its_class_has_not(
+    fields: dict[str, Any], word: str
+) -> None:
+    arch = parsed(model_type="llama", **fields)
+    assert arch.confidence == "low"
+    assert any(word in note for note in arch.notes)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"sliding_window": None}, id="null"),
+        pytest.param({"sliding_window": 64, "use_sliding_window": False}, id="switched off"),
+        pytest.param({"num_experts": 1}, id="one expert"),
+        pytest.param({"layer_types": ["full_attention"] * 8}, id="all alike"),
+        pytest.param({"num_nextn_predict_layers": 1, "layer_types": ["full_attention"] * 9}, id="predicting"),
+    ],
+)
+def test_confidence_stays_high_when_a_foreign_field_says_nothing(fields: dict[str, Any]) -> None:
+    arch = parsed(model_type="llama", **fields)
+    assert arch.confidence == "high"
+    assert arch.notes == parsed(model_type="llama").notes
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        pytest.param(
+            {"model_type": "llama9", "architectures": ["LlamaForCausalLM"]},
+            "'llama9' is not known",
+            id="new type",
+        ),
+        pytest.param(
+            {"model_type": "llama", "architectures": ["MixtralForCausalLM"]}, "contradict", id="another class"
+        ),
+        pytest.param(
+            {"model_type": "qwen2", "layer_types": ["full_attention"] * 10},
+            "names 10 layers",
+            id="too many kinds",
+        ),
+        pytest.param(
+            {"model_type": "qwen2", "sliding_window": None, "layer_types": ["sliding_attention"] * 8},
+            "no sliding_window",
+            id="no window",
+        ),
+    ],
+)
+def test_contradiction_is_named_and_the_answer_is_not_sure(fields: dict[str, Any], words: str) -> None:
+    arch = parsed(**fields)
+    assert arch.confidence == "low"
+    assert any(words in note for note in arch.notes)
+
+
+def test_heads_are_refused_when_they_do_not_share_out_evenly() -> None:
+    with pytest.raises(InvalidConfig, match="num_key_value_heads: 3 do not share out the 4 query heads"):
+        parsed(model_type="llama", num_key_value_heads=3)
+
+
+@pytest.mark.parametrize("case_id", sorted(case for case in CASES if config_of(CASES[case])))
+def test_real_configuration_is_not_doubted(case_id: str) -> None:
+    arch = parse_architecture(config_of(CASES[case_id]) or {})
+    assert isinstance(arch, Unsupported) or arch.confidence != "low"

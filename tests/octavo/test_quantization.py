@@ -108,3 +108,51 @@ def test_expression_is_not_run_when_it_is_more_than_names_and_stars(entry: str) 
 def test_quantization_is_none_when_the_file_states_none() -> None:
     assert read_quantization({}) is None
     assert read_quantization({"quantization_config": None}) is None
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        pytest.param(
+            {"quant_method": "gptq", "bits": 4, "dynamic": {"-:.*mlp.*": {}}}, id="GPTQ, some modules"
+        ),
+        pytest.param(
+            {"quant_method": "auto-round", "bits": 4, "extra_config": {"layers.0": {"bits": 8}}},
+            id="mixed bits",
+        ),
+        pytest.param({"quant_method": "bitsandbytes", "load_in_4bit": False}, id="neither 4 nor 8 bits"),
+        pytest.param(
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"g": {"targets": ["re:.*mlp.*"], "weights": {"num_bits": 4}}},
+            },
+            id="only some linear maps",
+        ),
+    ],
+)
+def test_weights_are_sized_as_unquantized_and_doubted_when_the_method_is_mixed(
+    quantization: dict[str, Any],
+) -> None:
+    arch = parse_architecture({**CONFIG, "quantization_config": quantization})
+    assert isinstance(arch, ModelArchitecture)
+    assert arch.confidence == "low"
+    assert quantized(quantization) == 2 * LINEAR_ELEMENTS
+
+
+def test_bits_are_eight_when_bitsandbytes_writes_its_private_name() -> None:
+    private = {"quant_method": "bitsandbytes", "_load_in_8bit": True, "_load_in_4bit": False}
+    assert quantized(private) == quantized({"quant_method": "bitsandbytes", "load_in_8bit": True})
+
+
+def test_quantization_is_read_when_the_file_uses_its_early_name() -> None:
+    values = {"quant_method": "fp8"}
+    assert read_quantization({"compression_config": values}) == read_quantization(
+        {"quantization_config": values}
+    )
+
+
+def test_note_says_how_to_ask_when_the_checkpoint_is_made_for_a_quantized_cache() -> None:
+    values = {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}
+    arch = parse_architecture({**CONFIG, "quantization_config": values})
+    assert isinstance(arch, ModelArchitecture)
+    assert any("kv-cache-dtype fp8" in note for note in arch.notes)

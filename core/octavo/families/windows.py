@@ -85,6 +85,8 @@ def _kinds_by_rule(
 ) -> Sequence[LayerKind]:
     if rule == "nope_chunks":
         return _chunked_unless_no_rope(fields, num_layers)
+    if rule == "none" and not fields.has("sliding_window_pattern"):
+        return _all("full", num_layers)  # the class knows no window, and so asks for none
     if fields.raw("sliding_window") is None or not fields.flag("use_sliding_window", rule != "from_layer"):
         return _all("full", num_layers)
     pattern = _pattern(fields, period)
