@@ -35,7 +35,7 @@ __all__ = [
 CPU_RUNTIME_BYTES: Final = 372 * MIB
 """What an engine process holds besides the model and the kernel cannot take back: anonymous pages.
 
-Measured on 2025-11-29 with Python 3.11.2, torch 2.15, transformers 5.24 and FastAPI imported: 312 MiB,
+Measured on 2026-11-29 with Python 3.11.2, torch 2.15, transformers 5.24 and FastAPI imported: 312 MiB,
 12 MiB for a tokenizer of 49,152 entries, and in a pod after the first full step 36 MiB more, of allocators
 and threads; 12 MiB to spare. Too little here, and the engine would measure fewer blocks than status
 promises. Mapped library files (250 MiB) are not in it.
