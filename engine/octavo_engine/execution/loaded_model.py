@@ -13,9 +13,9 @@ from octavo_engine.config import EngineConfig
 from octavo_engine.memory import require_room_for_weights
 from octavo_engine.models.decoder import Decoder
 from octavo_engine.models.decoder_config import DecoderConfig, parse_decoder_config
-from octavo_engine.models.loading import DTYPES, load_decoder, read_model_json
+from octavo_engine.models.loading import DTYPES, load_decoder
+from octavo_engine.models.model_source import open_model
 from octavo_engine.models.token_ids import read_eos_token_ids, read_num_token_ids
-from octavo_engine.models.weight_files import WeightFiles
 
 KV_DTYPES: Final[Mapping[str, torch.dtype]] = {
     "float32": torch.float32,
@@ -43,14 +43,15 @@ def load_model(
     config: EngineConfig, *, limit_bytes: int, device: torch.device, progress: Callable[[str, float], None]
 ) -> LoadedModel:
     """Read configuration and weights; raises a `StartError` that names what is wrong."""
-    raw = read_model_json(config.model_dir, "config.json", required=True)
+    source = open_model(config.model_dir)
+    raw = source.config
     decoder_config = parse_decoder_config(raw)
     dtype = DTYPES[decoder_config.dtype if config.dtype == "auto" else config.dtype]
     model_len = _declared_model_len(config, decoder_config)
-    files = WeightFiles(config.model_dir)
+    files = source.open_weights()
     weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
     require_room_for_weights(weights_bytes=weights_bytes, limit_bytes=limit_bytes)
-    num_token_ids = read_num_token_ids(config.model_dir, vocab_size=decoder_config.vocab_size)
+    num_token_ids = read_num_token_ids(source.folder, vocab_size=decoder_config.vocab_size)
     decoder = load_decoder(
         files,
         decoder_config,
@@ -67,7 +68,7 @@ def load_model(
         kv_dtype=KV_DTYPES.get(config.kv_cache_dtype, dtype),
         weights_bytes=weights_bytes,
         num_token_ids=num_token_ids,
-        eos_token_ids=read_eos_token_ids(config.model_dir, raw),
+        eos_token_ids=read_eos_token_ids(source.folder, raw),
         declared_model_len=model_len,
     )
 

@@ -16,7 +16,7 @@ from octavo_engine.models.layer_loading import LayerLoader
 from octavo_engine.models.rope import RotaryEmbedding
 from octavo_engine.models.rope_config import RopeConfig
 from octavo_engine.models.tensor_reading import TensorReader
-from octavo_engine.models.weight_files import WeightFiles
+from octavo_engine.models.weight_files import WeightSource
 
 IGNORABLE: Final = ("rotary_emb.inv_freq", "lm_head.weight")
 """Derived buffers of old checkpoints, and the copy of tied embeddings."""
@@ -45,7 +45,7 @@ def read_model_json(model_dir: Path, name: str, *, required: bool) -> dict[str, 
 
 
 def load_decoder(
-    files: WeightFiles,
+    files: WeightSource,
     config: DecoderConfig,
     *,
     dtype: torch.dtype,

@@ -19,16 +19,16 @@ Frequencies = tuple[Tensor, float]
 class RotaryEmbedding:
     """Cosines and sines of one kind of layer, made for the positions of each step."""
 
-    __slots__ = ("_factor", "_inverse_frequencies", "rotary_dim")
+    __slots__ = ("_factor", "inverse_frequencies", "rotary_dim")
 
     def __init__(self, config: RopeConfig, *, max_model_len: int, device: torch.device) -> None:
         frequencies, self._factor = FREQUENCIES[config.kind](config, max_model_len)
-        self._inverse_frequencies = frequencies.to(device)
+        self.inverse_frequencies = frequencies.to(device)
         self.rotary_dim = config.rotary_dim
 
     def cos_sin(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:  # 2 x [T, 1, R]
         """Cosine and sine for each position, ready to multiply [T, H, R]."""
-        angles = positions.to(torch.float32).unsqueeze(1) * self._inverse_frequencies  # [T, R / 2]
+        angles = positions.to(torch.float32).unsqueeze(1) * self.inverse_frequencies  # [T, R / 2]
         angles = torch.cat((angles, angles), dim=1).unsqueeze(1)
         return (angles.cos() * self._factor).to(dtype), (angles.sin() * self._factor).to(dtype)
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from octavo_engine.errors import ModelFileError
 from octavo_engine.models.layers import Linear, RMSNorm
-from octavo_engine.models.weight_files import WeightFiles
+from octavo_engine.models.weight_files import WeightSource
 
 
 class TensorReader:
     """Copies what it reads: a mapped file could be evicted, or change, below a running engine."""
 
-    def __init__(self, files: WeightFiles, *, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, files: WeightSource, *, dtype: torch.dtype, device: torch.device) -> None:
         self._files = files
         self._dtype = dtype
         self._device = device
@@ -42,7 +43,10 @@ class TensorReader:
 
     def require_all_used(self, *, ignorable: tuple[str, ...]) -> None:
         """Refuse a checkpoint with tensors that the forward pass would not apply."""
-        self._files.require_all_used(self._used, ignorable=ignorable)
+        left = sorted(name for name in set(self._files.tensors) - self._used if not name.endswith(ignorable))
+        if left:
+            shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+            raise ModelFileError(f"tensors that this model type does not have: {shown}")
 
     def _stack(self, parts: Sequence[tuple[str, tuple[int, ...]]]) -> Tensor:
         rows = sum(shape[0] for _, shape in parts)

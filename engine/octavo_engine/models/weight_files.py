@@ -7,7 +7,7 @@ ever left at random values.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -43,6 +43,16 @@ class StoredTensor:
     num_elements: int
 
 
+class WeightSource(Protocol):
+    """Tensors by the names of Hugging Face checkpoints."""
+
+    tensors: dict[str, StoredTensor]
+
+    def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """One tensor; its shape must be the one that the configuration implies."""
+        ...
+
+
 class WeightFiles:
     """All tensors of a model directory; reads one at a time, from mapped files."""
 
@@ -59,26 +69,26 @@ class WeightFiles:
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor, as stored; its shape must be the one that the configuration implies."""
-        stored = self.tensors.get(name)
-        if stored is None:
-            files = ", ".join(path.name for path in self._open)
-            raise ModelFileError(f"tensor {name}: in none of {files}")
-        if stored.shape != shape:
-            raise ModelFileError(
-                f"tensor {name} in {stored.path.name}: shape {list(stored.shape)}, "
-                f"but config.json implies {list(shape)}"
-            )
+        stored = require_shape(self.tensors, name, shape, where=", ".join(path.name for path in self._open))
         try:
             return self._open[stored.path].get_tensor(name)
         except SafetensorError as error:
             raise ModelFileError(f"{stored.path.name}: cannot read tensor {name}: {error}") from error
 
-    def require_all_used(self, used: Iterable[str], *, ignorable: tuple[str, ...]) -> None:
-        """Refuse a checkpoint with tensors that the forward pass would not apply."""
-        left = sorted(name for name in set(self.tensors) - set(used) if not name.endswith(ignorable))
-        if left:
-            shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-            raise ModelFileError(f"tensors that this model type does not have: {shown}")
+
+def require_shape(
+    tensors: Mapping[str, StoredTensor], name: str, shape: tuple[int, ...], *, where: str
+) -> StoredTensor:
+    """The tensor of this name, which must be there and have this shape."""
+    stored = tensors.get(name)
+    if stored is None:
+        raise ModelFileError(f"tensor {name}: in none of {where}")
+    if stored.shape != shape:
+        raise ModelFileError(
+            f"tensor {name} in {stored.path.name}: shape {list(stored.shape)}, "
+            f"but the configuration implies {list(shape)}"
+        )
+    return stored
 
 
 def _weight_paths(model_dir: Path) -> list[Path]:

@@ -1,0 +1,38 @@
+"""Where a model is read from: a folder with safetensors and config.json, or a GGUF file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from octavo_engine.gguf_file import GGUFFile, find_gguf
+from octavo_engine.models.gguf_config import read_gguf_config
+from octavo_engine.models.gguf_weights import GGUFWeights
+from octavo_engine.models.loading import read_model_json
+from octavo_engine.models.weight_files import WeightFiles, WeightSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """A model's configuration, and how its weights are opened once that was understood."""
+
+    config: Mapping[str, object]
+    folder: Path
+    """Where further files may lie."""
+    open_weights: Callable[[], WeightSource]
+
+
+def open_model(path: Path) -> ModelSource:
+    """Read the configuration of a folder or file; raises a `StartError` that names what is wrong."""
+    gguf_path = find_gguf(path)
+    if gguf_path is None:
+        return ModelSource(
+            config=read_model_json(path, "config.json", required=True),
+            folder=path,
+            open_weights=lambda: WeightFiles(path),
+        )
+    file = GGUFFile(gguf_path)
+    return ModelSource(
+        config=read_gguf_config(file), folder=gguf_path.parent, open_weights=lambda: GGUFWeights(file)
+    )

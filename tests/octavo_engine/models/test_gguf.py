@@ -1,0 +1,171 @@
+"""GGUF files generate what the checkpoint does that they were made of; what is not understood is refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType as Kind
+
+from octavo_engine.errors import ModelFileError, UnsupportedModel
+from octavo_engine.gguf_file import GGUFFile
+from octavo_engine.models.decoder_config import parse_decoder_config
+from octavo_engine.models.gguf_config import read_gguf_config
+from octavo_engine.models.rope import RotaryEmbedding
+from tests.octavo_engine.models.gguf_files import round_matrices, write_gguf
+from tests.octavo_engine.oracle import (
+    count_near_ties,
+    generate,
+    load_engine,
+    load_oracle,
+    oracle_greedy,
+    random_prompts,
+    request,
+    save_tiny_model,
+)
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("checkpoint"), num_hidden_layers=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        pytest.param(Kind.F32, {}, id="float32"),
+        pytest.param(Kind.F16, {"attention_bias": True, "mlp_bias": True}, id="float16 with biases"),
+        pytest.param(Kind.BF16, {"num_key_value_heads": 4}, id="bfloat16"),
+        pytest.param(Kind.Q8_0, {"tie_word_embeddings": True}, id="8 bits, tied"),
+        pytest.param(Kind.Q4_0, {}, id="4 bits"),
+    ],
+)
+def test_file_generates_what_its_rounded_checkpoint_does(
+    tmp_path: Path, kind: Kind, changes: dict[str, Any]
+) -> None:
+    folder = save_tiny_model(tmp_path / "checkpoint", num_hidden_layers=2, **changes)
+    path = write_gguf(folder, tmp_path / "tiny.gguf", kind=kind)
+    round_matrices(folder, kind)
+    oracle = load_oracle(folder)
+    engine = load_engine(path, max_num_batched_tokens=23)
+    prompts = random_prompts(4)
+    requests = [request(str(index), prompt, 16) for index, prompt in enumerate(prompts)]
+    outputs = generate(engine, requests)
+    near_ties = 0
+    for prompt, output in zip(prompts, outputs, strict=True):
+        if output != oracle_greedy(oracle, prompt, 16):
+            near_ties += count_near_ties(oracle, prompt, output)
+    assert near_ties == 0
+    assert generate(engine, requests, preempting=True) == outputs
+
+
+def test_frequencies_of_llama3_come_from_its_divisors(tmp_path: Path) -> None:
+    def frequencies(config: dict[str, object]) -> torch.Tensor:
+        rope = parse_decoder_config(config).layers[0].rope
+        assert rope is not None
+        cos, sin = RotaryEmbedding(rope, max_model_len=512, device=torch.device("cpu")).cos_sin(
+            torch.arange(0, 512, 37), torch.float32
+        )
+        return torch.cat((cos, sin))
+
+    folder = save_tiny_model(tmp_path / "checkpoint", num_hidden_layers=1)
+    plain = read_gguf_config(GGUFFile(write_gguf(folder, tmp_path / "plain.gguf")))
+    rope = parse_decoder_config({**plain, "rope_scaling": LLAMA3}).layers[0].rope
+    assert rope is not None
+    scaled = RotaryEmbedding(rope, max_model_len=512, device=torch.device("cpu"))
+    unscaled = 1.0 / (10000.0 ** (torch.arange(0, 16, 2) / 16))
+    divisors = (unscaled / scaled.inverse_frequencies).numpy().astype(np.float32)
+    path = write_gguf(folder, tmp_path / "scaled.gguf", extra={"rope_freqs.weight": divisors})
+    torch.testing.assert_close(
+        frequencies(read_gguf_config(GGUFFile(path))),
+        frequencies({**plain, "rope_scaling": LLAMA3}),
+        atol=1e-4,
+        rtol=0,
+    )
+    assert load_engine(path).facts.max_model_len == 512
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(Kind.F32, "float32"), (Kind.F16, "float16"), (Kind.Q8_0, "bfloat16")]
+)
+def test_type_served_by_default_follows_what_is_stored(
+    checkpoint: Path, tmp_path: Path, kind: Kind, dtype: str
+) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", kind=kind)
+    assert load_engine(path, dtype="auto").facts.dtype == dtype
+
+
+def test_ends_of_turns_end_a_text_too(checkpoint: Path, tmp_path: Path) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", metadata={"tokenizer.ggml.eot_token_id": 7})
+    assert load_engine(path).facts.eos_token_ids == {2, 7}
+
+
+def test_folder_with_one_file_is_that_file_and_with_several_asks_which(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    write_gguf(checkpoint, tmp_path / "a.gguf")
+    prompt = [request("r", [5, 6, 7], 8)]
+    assert generate(load_engine(tmp_path), prompt) == generate(load_engine(checkpoint), prompt)
+    write_gguf(checkpoint, tmp_path / "b.gguf")
+    with pytest.raises(ModelFileError, match=r"name one of a\.gguf, b\.gguf"):
+        load_engine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "named"),
+    [
+        ({"llama.expert_count": 8}, "llama.expert_count: 8"),
+        ({"llama.logit_scale": 2}, "llama.logit_scale: 2"),
+        ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count: 8"),
+        ({"llama.rope.scaling.type": "spiral"}, "spiral"),
+        ({"llama.rope.scaling.type": "linear"}, "rope_scaling.factor"),
+        ({"split.count": 3}, "split.count"),
+    ],
+)
+def test_metadata_that_is_not_understood_is_refused_by_name(
+    checkpoint: Path, tmp_path: Path, metadata: dict[str, Any], named: str
+) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", metadata=metadata)
+    with pytest.raises(UnsupportedModel, match=named):
+        load_engine(path)
+
+
+def test_other_architecture_is_refused_by_name(checkpoint: Path, tmp_path: Path) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", architecture="qwen2")
+    with pytest.raises(UnsupportedModel, match=r"general\.architecture: 'qwen2'"):
+        load_engine(path)
+
+
+def test_unknown_tensor_is_refused_by_name(checkpoint: Path, tmp_path: Path) -> None:
+    extra = {"blk.0.attn_sinks.weight": np.zeros(4, dtype=np.float32)}
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", extra=extra)
+    with pytest.raises(ModelFileError, match=r"blk\.0\.attn_sinks\.weight"):
+        load_engine(path)
+
+
+@pytest.mark.parametrize("keep", [0.9, 0.01, 0.0], ids=["data cut", "header cut", "empty"])
+def test_truncated_file_is_named(checkpoint: Path, tmp_path: Path, keep: float) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
+    with pytest.raises(ModelFileError, match=r"tiny\.gguf: truncated or not a GGUF file"):
+        load_engine(path)
+
+
+def test_missing_package_is_named(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf")
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ModelFileError, match="needs the package gguf"):
+        load_engine(path)
