@@ -17,7 +17,7 @@ from octavo.families.class_defaults import CLASS_DEFAULTS
 from octavo.families.nested import other_parts, text_part
 from octavo.families.registry import FAMILIES, TYPE_OF_CLASS, UNSUPPORTED_REASONS
 from octavo.foreign_fields import contradictions, foreign_fields
-from octavo.layers import Confidence, Layer, Weight
+from octavo.layers import AttentionCache, Confidence, Layer, Weight
 from octavo.model_shape import ModelShape
 from octavo.quantization import Quantization
 from octavo.quantization_config import cache_dtype_notes, read_quantization
@@ -61,6 +61,12 @@ class ModelArchitecture:
     @property
     def num_layers(self) -> int:
         return len(self.layers)
+
+    @property
+    def kv_head_counts(self) -> tuple[int, ...]:
+        """Every number of KV heads that some layer has, in order."""
+        caches = (cache for layer in self.layers for cache in layer.caches)
+        return tuple(sorted({cache.num_kv_heads for cache in caches if isinstance(cache, AttentionCache)}))
 
 
 def parse_architecture(config: Mapping[str, object]) -> ModelArchitecture | Unsupported:

@@ -39,7 +39,13 @@ def stage_terms(
     )
     chosen = layers if layers is not None else range(arch.num_layers)
     layout = build_layout(arch, elements, block_size=workload.block_size, layers=chosen)
-    notes = (*arch.notes, *named_padding(layout), *_uneven_heads(arch, tensor_parallel))
+    context = workload.max_model_len or arch.max_position_embeddings or DEFAULT_CONTEXT
+    notes = (
+        *arch.notes,
+        *named_padding(layout),
+        *_uneven_heads(arch, tensor_parallel),
+        *_assumed_context(arch, workload),
+    )
     return Terms(
         device=device,
         weights=stage_weights_bytes(arch, chosen, dtype=workload.dtype, tensor_parallel=tensor_parallel),
@@ -49,8 +55,8 @@ def stage_terms(
         ),
         max_num_seqs=max_num_seqs,
         chunk=workload.max_num_batched_tokens,
-        context=workload.max_model_len or arch.max_position_embeddings or DEFAULT_CONTEXT,
-        model_context=arch.max_position_embeddings or DEFAULT_CONTEXT,
+        context=context,
+        model_context=arch.max_position_embeddings or context,
         lengths=workload.lengths,
         tensor_parallel=tensor_parallel,
         notes=notes,
@@ -58,9 +64,18 @@ def stage_terms(
 
 
 def _uneven_heads(arch: ModelArchitecture, tensor_parallel: int) -> tuple[str, ...]:
-    if arch.num_attention_heads % tensor_parallel == 0:
+    notes = []
+    if arch.num_attention_heads % tensor_parallel:
+        notes.append(f"Engines refuse to cut {arch.num_attention_heads} query heads {tensor_parallel} ways.")
+    uneven = [n for n in arch.kv_head_counts if n % tensor_parallel and tensor_parallel % n]
+    notes += [f"{heads} KV heads do not share out over {tensor_parallel} devices evenly." for heads in uneven]
+    return tuple(notes)
+
+
+def _assumed_context(arch: ModelArchitecture, workload: Workload) -> tuple[str, ...]:
+    if arch.max_position_embeddings or workload.max_model_len:
         return ()
-    return (f"Engines refuse to cut {arch.num_attention_heads} query heads {tensor_parallel} ways.",)
+    return (f"The configuration states no longest context: {DEFAULT_CONTEXT} is assumed; set max_model_len.",)
 
 
 def refuse_beyond_the_model(arch: ModelArchitecture, workload: Workload) -> Infeasible | None:
@@ -86,8 +101,8 @@ def fit_context(
         return terms
     fits = longest_context(terms, budget, terms.context)
     if fits < min(LEAST_CONTEXT, terms.context):
-        least = replace(terms, context=min(LEAST_CONTEXT, terms.context))
-        return _no_memory(terms, need(least), have)
+        asked = workload.max_model_len or min(LEAST_CONTEXT, terms.context)
+        return _no_memory(terms, asked, need(replace(terms, context=asked)), have)
     if workload.max_model_len is not None:
         return _context_too_long(terms, need(terms), have, fits)
     note = (
@@ -97,13 +112,13 @@ def fit_context(
     return replace(terms, context=fits, notes=(*terms.notes, note))
 
 
-def _no_memory(terms: Terms, need: int, have: int) -> Infeasible:
+def _no_memory(terms: Terms, context: int, need: int, have: int) -> Infeasible:
     return Infeasible(
         reason="InsufficientMemory",
         message=(
             f"{format_bytes(terms.weights)} of weights, {format_bytes(terms.activation)} for one step and "
             f"{format_bytes(terms.runtime)} of runtime need at least {format_bytes(need)} on each device "
-            f"with the smallest KV cache; there are {format_bytes(have)}."
+            f"with a KV cache of {context} tokens; there are {format_bytes(have)}."
         ),
         need_bytes=need,
         have_bytes=have,

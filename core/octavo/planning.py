@@ -15,7 +15,6 @@ from octavo.activation import SAMPLER_BYTES_CPU, activation_bytes, gathered_atte
 from octavo.architecture import ModelArchitecture
 from octavo.errors import InvalidSpec
 from octavo.kv_sizing import resolve_dtype, resolve_kv_dtype
-from octavo.layers import AttentionCache
 from octavo.plan_fitting import DEFAULT_CONTEXT, fit_context, refuse_beyond_the_model, stage_terms
 from octavo.plan_terms import Terms, plan_of
 from octavo.plan_values import Alternative, Infeasible, MemoryPlan, Workload
@@ -71,6 +70,8 @@ def plan_cpu(
     arch: ModelArchitecture, workload: Workload, *, memory_limit_bytes: int | None
 ) -> MemoryPlan | Infeasible:
     """Plan one engine pod on a CPU; without a limit, derive one that holds `for_sequences` sequences."""
+    if memory_limit_bytes is not None and memory_limit_bytes < 1:
+        raise InvalidSpec(f"memory: must be at least one byte, got {memory_limit_bytes}; write it as 4Gi")
     refusal = refuse_beyond_the_model(arch, workload)
     if refusal is not None:
         return refusal
@@ -219,14 +220,8 @@ class _Attempt:
 
 def cuts_evenly(arch: ModelArchitecture, parallel: int) -> bool:
     """Whether so many devices can share the heads: all get the same number, or all share one alike."""
-    kv_heads = {
-        cache.num_kv_heads
-        for layer in arch.layers
-        for cache in layer.caches
-        if isinstance(cache, AttentionCache)
-    }
     return arch.num_attention_heads % parallel == 0 and all(
-        heads % parallel == 0 or parallel % heads == 0 for heads in kv_heads
+        heads % parallel == 0 or parallel % heads == 0 for heads in arch.kv_head_counts
     )
 
 
@@ -239,10 +234,14 @@ def largest_tensor_parallel(arch: ModelArchitecture, devices: int) -> int:
 def _stages(arch: ModelArchitecture, devices: int, parallel: int) -> list[range]:
     """Layers of each pipeline stage: as equal as can be, the later middle stages take the rest."""
     if devices < 1 or parallel < 1 or devices % parallel:
-        raise InvalidSpec(f"devices: {devices} is no multiple of tensor_parallel {parallel}")
+        nearest = parallel * max(1, devices // max(1, parallel))
+        raise InvalidSpec(f"devices: {devices} is no multiple of tensor_parallel {parallel}; take {nearest}")
     stages = devices // parallel
     if stages > arch.num_layers:
-        raise InvalidSpec(f"devices: {stages} pipeline stages are more than the {arch.num_layers} layers")
+        raise InvalidSpec(
+            f"devices: {devices} make {stages} pipeline stages, more than the {arch.num_layers} layers; "
+            f"take at most {parallel * arch.num_layers}"
+        )
     sizes = [arch.num_layers // stages] * stages
     for extra in range(arch.num_layers % stages):
         sizes[-2 - extra] += 1
@@ -255,10 +254,9 @@ def _worst(plans: list[MemoryPlan | Infeasible]) -> MemoryPlan | Infeasible:
     if refusals:
         return max(refusals, key=lambda refusal: refusal.need_bytes - refusal.have_bytes)
     feasible = [plan for plan in plans if isinstance(plan, MemoryPlan)]
-    context = min(plan.max_model_len for plan in feasible)
     longest = min(plan.max_model_len_that_fits for plan in feasible)
-    worst = min(feasible, key=lambda plan: (plan.full_length_sequences, plan.kv_tokens))
-    return replace(worst, max_model_len=context, max_model_len_that_fits=longest)
+    worst = min(feasible, key=lambda plan: (plan.max_model_len, plan.full_length_sequences, plan.kv_tokens))
+    return replace(worst, max_model_len_that_fits=longest)
 
 
 def _ways_out(attempt: _Attempt, tried: int, workload: Workload) -> tuple[str, ...]:

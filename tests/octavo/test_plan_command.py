@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from octavo.cli.exit_codes import BAD_INPUT, DOES_NOT_FIT, OK, UNAVAILABLE, UNSUPPORTED
+from octavo.cli.exit_codes import BAD_INPUT, DOES_NOT_FIT, OK, OUTPUT_CLOSED, UNAVAILABLE, UNSUPPORTED
 from octavo.cli.main import main
 from octavo.cli.plan_command import parse_size
 from octavo.errors import InvalidSpec
@@ -78,6 +78,7 @@ def test_figures_are_per_device_when_tensor_parallelism_is_given(
         capsys, "--config", str(config_file), "--tensor-parallel", "4", "--kv-cache-dtype", "fp8"
     )
     assert answer["kv_bytes_per_token"] == 131_072 // 8
+    assert any("one CPU pod, uncut" in note for note in answer["plan"]["notes"])
     assert answer["weights_bytes"] == pytest.approx(16_060_522_496 / 4, rel=0.001)
 
 
@@ -138,6 +139,30 @@ def test_unsupported_architecture_says_why(tmp_path: Path, capsys: pytest.Captur
     assert answer["known"] == ["hidden_size=12"]
 
 
+def test_json_has_the_same_fields_when_the_architecture_is_unsupported(
+    tmp_path: Path, config_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "unknown.json"
+    path.write_text(json.dumps({"model_type": "brand_new"}))
+    _, answer = planned(capsys, "--config", str(path))
+    assert set(PROMISED) <= set(answer)
+    assert set(PROMISED_PLAN) <= set(answer["plan"])
+    for arguments in ((), H100, (*H100, "--devices", "1", "--max-num-batched-tokens", "1000000")):
+        _, answer = planned(capsys, "--config", str(config_file), *arguments)
+        assert set(PROMISED) <= set(answer)
+        assert set(PROMISED_PLAN) <= set(answer["plan"])
+
+
+PROMISED = (
+    "model_type", "supported", "confidence", "notes", "params_total", "weights_bytes", "attention_layers",
+    "kv_bytes_per_token", "state_bytes_per_sequence", "sequence_bytes", "plan",
+)  # fmt: skip
+PROMISED_PLAN = (
+    "fits", "devices", "kv_budget_bytes", "kv_blocks", "kv_tokens", "full_length_sequences",
+    "max_model_len_that_fits", "reason", "ways_out",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -160,29 +185,39 @@ def test_file_is_refused_by_what_is_wrong_with_it(
     assert words in capsys.readouterr().err
 
 
+H100 = ("--accelerator", "H100-80GB")
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "words"),
     [
-        pytest.param(["--accelerator", "H900"], id="accelerator"),
-        pytest.param(["--accelerator", "H100-80GB", "--memory-percent", "101"], id="percent"),
+        pytest.param(["--accelerator", "H900"], "--accelerator: 'H900' is not known", id="accelerator"),
+        pytest.param([*H100, "--memory-percent", "101"], "--memory-percent: must lie between", id="percent"),
         pytest.param(
-            ["--accelerator", "H100-80GB", "--devices", "3", "--tensor-parallel", "2"], id="devices"
+            [*H100, "--devices", "3", "--tensor-parallel", "2"], "--devices: 3 is no multiple", id="devices"
         ),
-        pytest.param(
-            ["--accelerator", "H100-80GB", "--devices", "64", "--tensor-parallel", "1"], id="stages"
-        ),
-        pytest.param(["--dtype", "int4"], id="dtype"),
-        pytest.param(["--kv-cache-dtype", "fp4"], id="kv dtype"),
-        pytest.param(["--lengths", "a"], id="lengths"),
-        pytest.param(["--memory", "4GB"], id="memory"),
-        pytest.param(["--max-model-len", str(2**40)], id="context"),
+        pytest.param([*H100, "--devices", "64", "--tensor-parallel", "1"], "take at most 32", id="stages"),
+        pytest.param(["--dtype", "int4"], "--dtype: 'int4' is none of", id="dtype"),
+        pytest.param(["--kv-cache-dtype", "fp4"], "--kv-cache-dtype: 'fp4' is none of", id="kv dtype"),
+        pytest.param(["--lengths", "a"], "--lengths: must be a whole number", id="lengths"),
+        pytest.param(["--lengths", "16,99999999999"], "--lengths: must lie between", id="giant length"),
+        pytest.param(["--memory", "4GB"], "--memory: '4GB' is no size", id="memory"),
+        pytest.param(["--memory", "0"], "--memory: must be at least one byte", id="no memory"),
+        pytest.param(["--max-model-len", str(2**40)], "--max-model-len: must lie between", id="context"),
+        pytest.param(["--devices", "2"], "--devices: 2 is of accelerators", id="devices of a CPU"),
+        pytest.param(["--memory-percent", "80"], "add --accelerator", id="percent of a CPU"),
+        pytest.param([*H100, "--memory", "4Gi"], "--memory: 4Gi is of a CPU pod", id="memory of a GPU"),
+        pytest.param([*H100, "--for-sequences", "2"], "is of a CPU pod", id="sequences of a GPU"),
+        pytest.param(["--revision", "v1"], "--revision: v1 is of --model", id="revision of a file"),
     ],
 )
-def test_option_is_refused_when_its_value_cannot_be_right(
-    arguments: list[str], config_file: Path, capsys: pytest.CaptureFixture[str]
+def test_option_is_refused_by_its_name_when_its_value_cannot_be_right(
+    arguments: list[str], words: str, config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "--config", str(config_file), *arguments]) == BAD_INPUT
-    assert "octavo plan: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith("octavo plan: --")
+    assert words in error
 
 
 def test_count_is_refused_when_it_is_no_number(config_file: Path) -> None:
@@ -256,6 +291,21 @@ def test_command_answers_in_well_under_a_second_and_imports_nothing_heavy(config
     start = time.monotonic()
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
     assert time.monotonic() - start < 5  # a loaded machine; alone it takes a quarter of a second
+
+
+def test_command_ends_quietly_when_its_reader_has_enough(config_file: Path) -> None:
+    octavo = f"{sys.executable} -u -m octavo.cli.main plan --config {config_file}"
+    script = f"({octavo}; echo status $? >&2) | true"
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == f"status {OUTPUT_CLOSED}\n"
+
+
+def test_table_is_printed_when_the_terminal_knows_no_blocks(config_file: Path) -> None:
+    command = [sys.executable, "-m", "octavo.cli.main", "plan", "--config", str(config_file)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, env={"PYTHONIOENCODING": "ascii"}
+    )
+    assert "? weights" in ended.stdout
 
 
 def test_usage_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,6 +73,24 @@ def test_memory_named_as_need_is_enough() -> None:
     assert isinstance(plan_cpu(small(), workload, memory_limit_bytes=need), MemoryPlan)
 
 
+def test_memory_named_as_need_is_enough_when_not_even_the_smallest_cache_fits() -> None:
+    workload = Workload(max_model_len=8192)
+    need = refused(plan_cpu(small(), workload, memory_limit_bytes=300 * MIB)).need_bytes
+    assert feasible(plan_cpu(small(), workload, memory_limit_bytes=need)).max_model_len == 8192
+
+
+def test_memory_is_refused_when_it_is_nought() -> None:
+    with pytest.raises(InvalidSpec, match="memory: must be at least one byte"):
+        plan_cpu(small(), Workload(), memory_limit_bytes=0)
+
+
+def test_context_that_fits_is_the_one_asked_for_when_the_model_states_none() -> None:
+    plan = feasible(plan_cpu(model("A65"), Workload(max_model_len=1 << 20), memory_limit_bytes=None))
+    assert plan.max_model_len_that_fits == plan.max_model_len == 1 << 20
+    assumed = feasible(plan_cpu(model("A65"), Workload(), memory_limit_bytes=None))
+    assert any("states no longest context: 2048 is assumed" in note for note in assumed.notes)
+
+
 def test_weights_are_refused_when_they_do_not_fit_at_all() -> None:
     refusal = refused(plan_cpu(small(), Workload(), memory_limit_bytes=300 * MIB))
     assert refusal.reason == "InsufficientMemory"
@@ -127,6 +145,27 @@ def test_stage_with_the_least_room_decides_when_there_is_a_pipeline() -> None:
     assert (plan.tensor_parallel, plan.pipeline_parallel) == (1, 4)
     assert plan.block_bytes == 16 * 327_680 // 4
     assert plan.weights_bytes > 70_553_706_496 * 2 // 4  # a stage with an embedding or the head
+
+
+def test_context_of_a_pipeline_is_that_of_the_stage_with_the_least_room() -> None:
+    plan = feasible(
+        plan_accelerator(
+            model("A03"), Workload(), accelerator=find_accelerator("A100-40GB"), devices=5, tensor_parallel=1
+        )
+    )
+    assert plan.max_model_len == plan.max_model_len_that_fits < 131_072
+    assert plan.full_length_sequences == plan.kv_tokens // plan.max_model_len == 1
+    assert any("is lowered" in note for note in plan.notes)
+
+
+def test_note_says_so_when_heads_do_not_share_out() -> None:
+    plan = feasible(
+        plan_accelerator(
+            model("A02"), Workload(), accelerator=find_accelerator("H100-80GB"), devices=3, tensor_parallel=3
+        )
+    )
+    assert any("Engines refuse to cut 32 query heads 3 ways" in note for note in plan.notes)
+    assert any("8 KV heads do not share out over 3 devices" in note for note in plan.notes)
 
 
 def test_refusal_offers_more_devices_and_a_smaller_cache() -> None:

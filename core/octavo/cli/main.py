@@ -7,12 +7,14 @@ but the command that is called, so that `octavo plan` answers at once.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points, version
+from io import TextIOWrapper
 from typing import Final
 
-from octavo.cli.exit_codes import BAD_INPUT
+from octavo.cli.exit_codes import BAD_INPUT, OUTPUT_CLOSED
 from octavo.errors import OctavoError
 
 COMMAND_GROUP: Final = "octavo.commands"
@@ -30,6 +32,19 @@ def usage(commands: Sequence[str]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is the command's."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show █ shows ?
+    try:
+        status = run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush raises again
+        return OUTPUT_CLOSED
+    return status
+
+
+def run(argv: Sequence[str] | None) -> int:
+    """Find the command and call it, or say how."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     commands = installed_commands()
     if not arguments or arguments[0] in ("-h", "--help", "help"):

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,11 @@ from octavo.planning import (
 BATCHED_TOKENS_CPU: Final = 512
 BATCHED_TOKENS_ACCELERATOR: Final = 8192
 DEFAULT_LENGTHS: Final = (4096, 32768)
+DEFAULT_PERCENT: Final = 90
+DEFAULT_FOR_SEQUENCES: Final = 4
+DEFAULT_REVISION: Final = "main"
+FLAG_OF_FIELD: Final = {"kv_dtype": "--kv-cache-dtype"}
+"""Flags that are called otherwise than the field they set."""
 _SUFFIXES: Final = {
     "": 1,
     "Ki": 1 << 10,
@@ -55,12 +61,41 @@ def main(argv: Sequence[str]) -> int:
     except HubUnavailable as error:
         print(f"octavo plan: {error}", file=sys.stderr)
         return UNAVAILABLE
+    except InvalidSpec as error:
+        print(f"octavo plan: {in_flags(str(error), options)}", file=sys.stderr)
+        return BAD_INPUT
     except OctavoError as error:
         print(f"octavo plan: {error}", file=sys.stderr)
         return BAD_INPUT
 
 
+def in_flags(message: str, options: argparse.Namespace) -> str:
+    """A refusal that names a field, in the words of the command line: `--block-size: ...`."""
+    field, colon, rest = message.partition(":")
+    name = field.partition("[")[0]
+    if name in FLAG_OF_FIELD or name.replace("-", "_") in vars(options):
+        field = FLAG_OF_FIELD.get(name, "--" + name.replace("_", "-"))
+    return f"{field}{colon}{rest}"
+
+
+def refuse_idle_flags(options: argparse.Namespace) -> None:
+    """A flag that would do nothing is a mistake: whoever gave it means another plan than the one made."""
+    if options.accelerator is None:
+        idle = {"devices": options.devices, "memory-percent": options.memory_percent}
+        way_out = "is of accelerators; add --accelerator, or leave it out for a CPU pod"
+    else:
+        idle = {"memory": options.memory, "for-sequences": options.for_sequences}
+        way_out = "is of a CPU pod; leave it out, or leave out --accelerator"
+    if options.model is None:
+        idle["revision"] = options.revision
+    for flag, value in idle.items():
+        if value is not None:
+            reason = "is of --model; a file has no revisions" if flag == "revision" else way_out
+            raise InvalidSpec(f"{flag}: {value} {reason}")
+
+
 def answer(options: argparse.Namespace) -> int:
+    refuse_idle_flags(options)
     workload = workload_of(options)
     accelerator = find_accelerator(options.accelerator) if options.accelerator else None
     config = read_model(options)
@@ -90,7 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     source.add_argument("--model", metavar="URI", help="hf://organization/name (HF_ENDPOINT, HF_TOKEN)")
     source.add_argument("--config", metavar="FILE", type=Path, help="a config.json")
     source.add_argument("directory", metavar="DIR", nargs="?", type=Path, help="a folder that holds one")
-    parser.add_argument("--revision", metavar="R", default="main", help="branch, tag or commit of --model")
+    parser.add_argument("--revision", metavar="R", help="branch, tag or commit of --model (main)")
     _add_device_options(parser.add_argument_group("device"))
     _add_workload_options(parser.add_argument_group("workload"))
     parser.add_argument("--output", choices=("table", "json"), default="table")
@@ -103,14 +138,13 @@ def _add_device_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--devices", type=count, metavar="N", help="default: the fewest that fit")
     group.add_argument("--tensor-parallel", type=count, metavar="N", help="default: from the devices")
-    group.add_argument("--memory-percent", type=count, default=90, metavar="P", help="of a device (90)")
+    group.add_argument("--memory-percent", type=count, metavar="P", help="of an accelerator (90)")
     group.add_argument("--memory", metavar="SIZE", help="of the CPU pod, as 4Gi (default: derived)")
     group.add_argument(
         "--for-sequences",
         type=count,
-        default=4,
         metavar="N",
-        help="that derived memory holds (4)",
+        help="that a CPU pod's derived memory holds (4)",
     )
 
 
@@ -139,7 +173,7 @@ def workload_of(options: argparse.Namespace) -> Workload:
         max_model_len=options.max_model_len,
         max_num_batched_tokens=options.max_num_batched_tokens or default,
         max_num_seqs=options.max_num_seqs,
-        for_sequences=options.for_sequences,
+        for_sequences=options.for_sequences or DEFAULT_FOR_SEQUENCES,
         kv_dtype=options.kv_cache_dtype,
         dtype=options.dtype,
         block_size=options.block_size,
@@ -159,7 +193,7 @@ def parse_lengths(text: str | None) -> tuple[int, ...]:
 
 def read_model(options: argparse.Namespace) -> ReadConfig:
     if options.model is not None:
-        return read_hub(options.model, options.revision)
+        return read_hub(options.model, options.revision or DEFAULT_REVISION)
     return read_file(options.config) if options.config is not None else read_directory(options.directory)
 
 
@@ -171,15 +205,24 @@ def make_plan(
 ) -> MemoryPlan | Infeasible:
     if accelerator is None:
         limit = None if options.memory is None else parse_size(options.memory)
-        return plan_cpu(arch, workload, memory_limit_bytes=limit)
+        return _whole_on_one_pod(plan_cpu(arch, workload, memory_limit_bytes=limit), options.tensor_parallel)
     return plan_accelerator(
         arch,
         workload,
         accelerator=accelerator,
         devices=options.devices,
-        memory_percent=options.memory_percent,
+        memory_percent=options.memory_percent or DEFAULT_PERCENT,
         tensor_parallel=options.tensor_parallel,
     )
+
+
+def _whole_on_one_pod(plan: MemoryPlan | Infeasible, parallel: int | None) -> MemoryPlan | Infeasible:
+    if isinstance(plan, Infeasible) or parallel in (None, 1):
+        return plan
+    note = (
+        f"--tensor-parallel {parallel} sizes each of {parallel} devices; the plan is of one CPU pod, uncut."
+    )
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def other_plans(
@@ -191,7 +234,9 @@ def other_plans(
 ) -> tuple[Alternative, ...]:
     if accelerator is None or isinstance(plan, Infeasible):
         return ()
-    return alternatives(arch, workload, plan, accelerator=accelerator, percent=options.memory_percent)
+    return alternatives(
+        arch, workload, plan, accelerator=accelerator, percent=options.memory_percent or DEFAULT_PERCENT
+    )
 
 
 def parse_size(text: str) -> int:

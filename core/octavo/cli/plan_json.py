@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Final
 
 from octavo.architecture import ModelArchitecture
 from octavo.cli.model_config import ReadConfig
@@ -20,6 +22,15 @@ from octavo.kv_sizing import (
 from octavo.planning import Alternative, Infeasible, MemoryPlan, Workload
 from octavo.weights import params_total, weights_bytes
 
+SIZES: Final = (
+    "params_total",
+    "weights_bytes",
+    "attention_layers",
+    "kv_bytes_per_token",
+    "state_bytes_per_sequence",
+)
+"""Of an architecture that is known; null of one that is not, so that a program finds every field."""
+
 
 def unsupported_json(answer: Unsupported, config: ReadConfig) -> dict[str, object]:
     return {
@@ -31,7 +42,26 @@ def unsupported_json(answer: Unsupported, config: ReadConfig) -> dict[str, objec
         "reason": answer.reason,
         "known": list(answer.known),
         "notes": [],
+        **dict.fromkeys(SIZES),
+        "sequence_bytes": {},
+        "plan": {
+            **_NO_PLAN,
+            "reason": "UnsupportedModel",
+            "message": answer.reason,
+            "max_model_len_that_fits": None,
+            "ways_out": [],
+        },
     }
+
+
+_NO_PLAN: Final[Mapping[str, object]] = {
+    "fits": False,
+    "devices": None,
+    "kv_budget_bytes": None,
+    "kv_blocks": 0,
+    "kv_tokens": 0,
+    "full_length_sequences": 0,
+}
 
 
 def plan_json(
@@ -105,14 +135,5 @@ def _sizes(arch: ModelArchitecture, workload: Workload, tensor_parallel: int) ->
 
 def _plan(plan: MemoryPlan | Infeasible) -> dict[str, object]:
     if isinstance(plan, Infeasible):
-        return {
-            "fits": False,
-            "devices": None,
-            "kv_budget_bytes": None,
-            "kv_blocks": 0,
-            "kv_tokens": 0,
-            "full_length_sequences": 0,
-            **asdict(plan),
-            "ways_out": list(plan.ways_out),
-        }
+        return {**_NO_PLAN, **asdict(plan), "ways_out": list(plan.ways_out)}
     return {"fits": True, **asdict(plan), "reason": None, "ways_out": []}
