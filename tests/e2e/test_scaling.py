@@ -26,7 +26,7 @@ def test_load_raises_the_replicas_and_its_end_lowers_them(stack, namespace) -> N
     connect = connect_to_service(stack.cluster.netns, service)
 
     with ExitStack() as running:
-        clients = [running.enter_context(one) for one in load(connect, "scaled", clients=8, max_tokens=48)]
+        clients = [running.enter_context(one) for one in load(connect, "scaled", clients=8, max_tokens=24)]
         wait_until(
             lambda: [pod for pod in service.pods() if is_pod_ready(pod)],
             lambda ready: len(ready) == 2,

@@ -28,6 +28,9 @@ def sample(stack: Stack) -> Iterator[ServiceRef]:
     service = stack.apply(NAMESPACE, manifest["metadata"]["name"], manifest["spec"])
     wait_ready(service)
     yield service
+    # The resource first: a namespace being deleted is looked at again only after half the pods' grace period.
+    stack.kubectl.run("delete", *service.scope, service.qualified)
+    wait_until(service.pods, lambda pods: not pods, seconds=180, what="the sample's pods gone")
     stack.kubectl.run("delete", "namespace", NAMESPACE, "--wait", timeout=180)
 
 
@@ -100,6 +103,23 @@ def test_operator_image_holds_no_torch(stack) -> None:
     stack.kubectl.run(*inside, "import octavo_operator.shell")
     refused = stack.kubectl.attempt(*inside, "import torch")
     assert "No module named 'torch'" in refused.stderr
+
+
+def test_service_answers_while_the_operator_is_stopped_and_keeps_its_pod_when_it_returns(
+    stack, sample, connect
+) -> None:
+    before = [pod["metadata"]["uid"] for pod in sample.pods()]
+    stack.scale_operator(0)
+    try:
+        assert ask(connect, sample.name, "Hello")["choices"]
+    finally:
+        stack.scale_operator(1)
+    wait_ready(sample)
+    stays_true(
+        lambda: [pod["metadata"]["uid"] for pod in sample.pods()],
+        lambda uids: uids == before,
+        seconds=WATCH_SECONDS,
+    )
 
 
 def test_moving_the_hubs_main_changes_nothing(stack, sample, connect) -> None:
