@@ -25,7 +25,7 @@ class EngineConfig:
     revision: str = ""
     """The commit the files were fetched at; empty for a directory of unknown origin."""
     dtype: str = "auto"
-    """Of weights and activations; `auto` is the checkpoint's own."""
+    """Of weights and activations; `auto` is the checkpoint's own, bfloat16 where that is float32."""
     kv_cache_dtype: str = "auto"
     """`auto` is that of the activations."""
     device: str = "cpu"

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 
+from octavo.dtypes import resolve_model_dtype
 from octavo.errors import InvalidSpec
 from octavo_engine.config import EngineConfig
 from octavo_engine.memory import require_room_for_weights
@@ -46,7 +47,7 @@ def load_model(
     source = open_model(config.model_dir)
     raw = source.config
     decoder_config = parse_decoder_config(raw)
-    dtype = DTYPES[decoder_config.dtype if config.dtype == "auto" else config.dtype]
+    dtype = DTYPES[resolve_model_dtype(decoder_config.dtype, config.dtype)]
     model_len = _declared_model_len(config, decoder_config)
     files = source.open_weights()
     weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
