@@ -31,6 +31,7 @@ from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.execution.sampler import SampledToken, sample
 from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
+from octavo_engine.plan_agreement import report_agreement
 from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenConstraint, TokenEvent
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
 from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
@@ -77,6 +78,7 @@ class LLMEngine:
         report("measuring memory", 0.0)
         shape = kv_cache_shape(config, model)
         count = decide_block_count(config, model, shape, limit_bytes=limit, device=device)
+        report_agreement(config, model.raw_config, count.memory, limit_bytes=limit)
         runner = ModelRunner(
             model.decoder, KVCache(shape, num_blocks=count.num_blocks, device=device), device=device
         )

@@ -68,6 +68,7 @@ class PeakMeter:
     """Measures the highest resident size between its making and `peak_bytes()`."""
 
     def __init__(self) -> None:
+        self.before_bytes: Final = resident_bytes()
         with suppress(OSError):  # a kernel without it keeps the older, higher peak: a cautious answer
             Path("/proc/self/clear_refs").write_text("5")
 

@@ -14,6 +14,7 @@ from octavo_engine.execution.kv_cache import KVCache, KVCacheShape, group_layers
 from octavo_engine.execution.loaded_model import LoadedModel
 from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.memory import PeakMeter, cgroup_limit_bytes, kv_budget_bytes, require_room_for_blocks
+from octavo_engine.plan_agreement import MeasuredMemory
 from octavo_engine.scheduling.batch_layout import BatchLayout, GroupLayout, SpanLayout
 
 UNASKED_POOL_BYTES: Final = 4 << 30
@@ -37,6 +38,8 @@ class BlockCount:
     measured: int
     planned: int | None
     """In this engine's own blocks, whatever the plan counted in."""
+    memory: MeasuredMemory | None = None
+    """Where the limit went; None where nothing was measured."""
 
 
 def kv_cache_shape(config: EngineConfig, model: LoadedModel) -> KVCacheShape:
@@ -65,11 +68,9 @@ def decide_block_count(
             measured=config.num_kv_blocks,
             planned=planned,
         )
-    budget = kv_budget_bytes(
-        limit_bytes=limit_bytes,
-        peak_bytes=_measure_step_peak(config, model, shape, device),
-        attention_bytes=_attention_bytes(config, model, shape),
-    )
+    meter = _measure_step(config, model, shape, device)
+    peak, attention = meter.peak_bytes(), _attention_bytes(config, model, shape)
+    budget = kv_budget_bytes(limit_bytes=limit_bytes, peak_bytes=peak, attention_bytes=attention)
     measured = require_room_for_blocks(
         budget_bytes=budget, block_bytes=shape.block_bytes, limit_bytes=limit_bytes
     )
@@ -82,7 +83,16 @@ def decide_block_count(
     elif config.memory_limit_bytes is None and cgroup_limit_bytes() is None:
         bounds[BOUND_UNASKED] = _unasked_blocks(config, model, shape)
     bound = min(bounds, key=lambda name: bounds[name])
-    return BlockCount(num_blocks=max(1, bounds[bound]), bound=bound, measured=measured, planned=planned)
+    memory = MeasuredMemory(
+        weights_bytes=model.weights_bytes,
+        runtime_bytes=meter.before_bytes - model.weights_bytes,
+        activation_bytes=peak - meter.before_bytes + attention,
+        block_bytes=shape.block_bytes,
+        num_blocks=measured,
+    )
+    return BlockCount(
+        num_blocks=max(1, bounds[bound]), bound=bound, measured=measured, planned=planned, memory=memory
+    )
 
 
 def _planned_blocks(config: EngineConfig, model: LoadedModel, shape: KVCacheShape) -> int | None:
@@ -117,9 +127,9 @@ def _blocks_of_full_length(config: EngineConfig, model: LoadedModel, shape: KVCa
     )
 
 
-def _measure_step_peak(
+def _measure_step(
     config: EngineConfig, model: LoadedModel, shape: KVCacheShape, device: torch.device
-) -> int:
+) -> PeakMeter:
     """Run the widest step against a pool of one block and see how high memory goes.
 
     One layer's tensors are gone before the next one's come, so that one layer of each kind shows the
@@ -132,7 +142,7 @@ def _measure_step_peak(
     num_tokens = min(config.max_num_batched_tokens, model.declared_model_len)
     meter = PeakMeter()
     runner.run(one_sequence_layout(shape, num_tokens, num_samples=min(config.max_num_seqs, num_tokens)))
-    return meter.peak_bytes()
+    return meter
 
 
 def one_sequence_layout(shape: KVCacheShape, num_tokens: int, *, num_samples: int) -> BatchLayout:
