@@ -28,6 +28,7 @@ from octavo_engine.execution.kv_cache import KVCache, KVCacheShape
 from octavo_engine.execution.loaded_model import LoadedModel, load_model
 from octavo_engine.execution.logits import SampleRow
 from octavo_engine.execution.model_runner import ModelRunner
+from octavo_engine.execution.prompt_logprobs import PromptLogprobs
 from octavo_engine.execution.sampler import SampledToken, sample
 from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
@@ -62,6 +63,7 @@ class LLMEngine:
         self._sampling: dict[str, _Sampling] = {}
         self._arrivals: dict[str, float] = {}  # of requests that were never admitted yet
         self._queue_seconds: dict[str, float] = {}  # of requests that gave no event yet
+        self._prompt_logprobs = PromptLogprobs()
         self._num_added = 0
         self._steps = 0
         self._step_seconds = 0.0
@@ -113,6 +115,8 @@ class LLMEngine:
             constraint=request.constraint,
         )
         self._arrivals[request.request_id] = request.arrival
+        if request.params.prompt_logprobs is not None:
+            self._prompt_logprobs.begin(request.request_id)
         self._scheduler.add(self._sequence_of(request))
         self._num_added += 1
         return None
@@ -130,7 +134,7 @@ class LLMEngine:
             stop=StopConditions(
                 max_tokens=params.max_tokens, min_tokens=params.min_tokens, stop_token_ids=ends
             ),
-            salt=request.cache_salt,
+            salt=_cache_salt(request),
         )
 
     def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort") -> None:
@@ -145,6 +149,7 @@ class LLMEngine:
     def _forget(self, request_id: str) -> None:
         for known in (self._sampling, self._arrivals, self._queue_seconds):
             known.pop(request_id, None)
+        self._prompt_logprobs.forget(request_id)
 
     # One step -----------------------------------------------------------------------------------
 
@@ -158,7 +163,7 @@ class LLMEngine:
         layout = build_batch_layout(
             scheduled, groups=self._scheduler.groups, block_size=self._facts.block_size
         )
-        results = self._compute(layout)
+        results = self._compute(layout, scheduled)
         events = self._fail_rows(results)
         tokens = {name: result.token_id for name, result in results.items() if result.token_id is not None}
         events += [
@@ -175,13 +180,33 @@ class LLMEngine:
             if arrival is not None:
                 self._queue_seconds[item.sequence.request_id] = max(0.0, now - arrival)
 
-    def _compute(self, layout: BatchLayout) -> dict[str, SampledToken]:
-        logits = self._runner.run(layout)
+    def _compute(
+        self, layout: BatchLayout, scheduled: SequenceOf[ScheduledSequence]
+    ) -> dict[str, SampledToken]:
+        hidden = self._runner.forward(layout)
+        for item in scheduled:
+            if self._prompt_logprobs.is_wanted(item.sequence.request_id):
+                self._collect_prompt_logprobs(item, layout, hidden)
         if not layout.sampled:
             return {}
+        logits = self._runner.logits(hidden[layout.sample_rows])
         sampled = sample(logits, [self._row(sequence) for sequence in layout.sampled])
         names = (sequence.request_id for sequence in layout.sampled)
         return dict(zip(names, sampled, strict=True))
+
+    def _collect_prompt_logprobs(
+        self, item: ScheduledSequence, layout: BatchLayout, hidden: torch.Tensor
+    ) -> None:
+        sequence = item.sequence
+        first_row = layout.first_rows[sequence.request_id]
+        self._prompt_logprobs.collect(
+            sequence.request_id,
+            hidden[first_row : first_row + item.num_new_tokens],
+            first_position=sequence.num_computed_tokens,
+            prompt_token_ids=sequence.token_ids[: sequence.num_prompt_tokens],
+            num_top=self._sampling[sequence.request_id].params.prompt_logprobs or 0,
+            logits=self._runner.logits,
+        )
 
     def _row(self, sequence: Sequence) -> SampleRow:
         sampling = self._sampling[sequence.request_id]
@@ -210,12 +235,14 @@ class LLMEngine:
     def _event(self, update: SequenceUpdate, result: SampledToken) -> TokenEvent:
         sequence = update.sequence
         queue_seconds = self._queue_seconds.pop(sequence.request_id, None)
+        prompt_logprobs = self._prompt_logprobs.take(sequence.request_id)
         if update.finish_reason is not None:
             self._forget(sequence.request_id)
         return TokenEvent(
             request_id=sequence.request_id,
             token_ids=(update.token_id,),
             logprobs=() if result.logprob is None else (result.logprob,),
+            prompt_logprobs=prompt_logprobs,
             finish_reason=update.finish_reason,
             num_cached_tokens=sequence.num_cached_tokens,
             queue_seconds=queue_seconds,
@@ -251,6 +278,13 @@ class LLMEngine:
     def check_integrity(self) -> None:
         """Assert the scheduler's invariants; for tests and idle moments."""
         self._scheduler.check_integrity()
+
+
+def _cache_salt(request: EngineRequest) -> str:
+    """A salt of its own where every row of the prompt must be computed once, and not found in the cache."""
+    if request.params.prompt_logprobs is None:
+        return request.cache_salt
+    return f"{request.cache_salt}/{os.urandom(16).hex()}"
 
 
 def _build_scheduler(config: EngineConfig, shape: KVCacheShape, count: BlockCount) -> Scheduler:

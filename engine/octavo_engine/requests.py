@@ -46,6 +46,8 @@ class SamplingParams:
     """No end-of-sequence or stop id before this many tokens."""
     logprobs: int | None = None
     """None: none. 0: the chosen token's only. n: the n most likely besides."""
+    prompt_logprobs: int | None = None
+    """The same for the prompt's tokens; such a prompt takes nothing from the cache."""
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -74,8 +76,9 @@ class SamplingParams:
             self.repetition_penalty,
             "finite and above 0",
         )
-        if self.logprobs is not None:
-            _require(0 <= self.logprobs <= MAX_LOGPROBS, "logprobs", self.logprobs, f"0 to {MAX_LOGPROBS}")
+        for name in ("logprobs", "prompt_logprobs"):
+            count = getattr(self, name)
+            _require(count is None or 0 <= count <= MAX_LOGPROBS, name, count, f"0 to {MAX_LOGPROBS}")
         for token_id, bias in self.logit_bias.items():
             _require(-100.0 <= bias <= 100.0, f"logit_bias[{token_id}]", bias, "-100 to 100")
 
@@ -138,6 +141,8 @@ class TokenEvent:
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
     """One for each of `token_ids`, if asked for."""
+    prompt_logprobs: tuple[TokenLogprob | None, ...] = ()
+    """On the first event, if asked for: one for each prompt token, None for the first of them."""
     finish_reason: FinishReason | None = None
     """Set on the last event of a request, and only there."""
     error: str | None = None

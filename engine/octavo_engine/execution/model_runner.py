@@ -28,6 +28,16 @@ class ModelRunner:
     @torch.inference_mode()
     def run(self, layout: BatchLayout) -> Tensor:  # [R, V] float32
         """Compute all rows, fill their slots, and give the scores of the rows that are sampled."""
+        return self.logits(self.forward(layout)[layout.sample_rows])
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:  # [R, E] -> [R, V] float32
+        """Scores of the token that follows each row."""
+        return self._model.logits(hidden)
+
+    @torch.inference_mode()
+    def forward(self, layout: BatchLayout) -> Tensor:  # [T, E]
+        """Compute all rows and fill their slots."""
         plans = [
             build_attention_plan(
                 group,
@@ -38,12 +48,11 @@ class ModelRunner:
             )
             for group in layout.groups
         ]
-        hidden = self._model.forward(
+        return self._model.forward(
             torch.tensor(layout.token_ids, device=self._device),
             torch.tensor(layout.positions, device=self._device),
             _Attention(self._model, self._cache, plans),
         )
-        return self._model.logits(hidden[layout.sample_rows])
 
 
 class _Attention:

@@ -10,7 +10,7 @@ take them as one batch; longer chunks follow, one span each.
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from octavo_engine.scheduling.kv_groups import KVCacheGroup
 from octavo_engine.scheduling.scheduler import ScheduledSequence
@@ -53,6 +53,8 @@ class BatchLayout:
     """Rows whose logits are needed, in the order of `sampled`."""
     sampled: tuple[Sequence, ...]
     groups: tuple[GroupLayout, ...]
+    first_rows: dict[str, int] = field(default_factory=dict)
+    """By request id, the row of its first new token."""
 
 
 def build_batch_layout(
@@ -79,6 +81,7 @@ def build_batch_layout(
         groups=tuple(
             _group_layout(index, group, ordered, starts, block_size) for index, group in enumerate(groups)
         ),
+        first_rows={item.sequence.request_id: start for item, start in zip(ordered, starts, strict=True)},
     )
 
 

@@ -94,5 +94,5 @@ def _openings(answer: Answer) -> Iterator[bytes]:
 
 
 def _pieces(answer: Answer, delta: Delta) -> Iterator[bytes]:
-    for piece in answer.format.pieces(delta):
+    for piece in answer.format.pieces(answer.choices[delta.index], delta):
         yield answer.piece([piece])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -15,6 +15,7 @@ from octavo import engine_contract as contract
 from octavo_engine.server.connection import ClientLeft
 from octavo_engine.server.gate import Gate
 from octavo_engine.server.openai_errors import ApiError
+from octavo_engine.server.openapi import DescribedApp, described, plain_text
 from octavo_engine.server.routes import build_routes
 from octavo_engine.server.serving import Serving
 
@@ -27,7 +28,9 @@ METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 def build_app(serving: Serving) -> ASGIApp:
     """The whole application for one served model."""
-    app = FastAPI(title="Octavo engine", version=serving.identity.version)
+    app = DescribedApp(
+        model_name=serving.identity.model_name, title="Octavo engine", version=serving.identity.version
+    )
     app.include_router(build_routes(serving))
     app.include_router(build_probes(serving))
     app.add_exception_handler(ApiError, _api_error)
@@ -41,20 +44,20 @@ def build_probes(serving: Serving) -> APIRouter:
     """What the platform asks: alive, ready, how busy, which build."""
     router = APIRouter()
 
-    @router.get(contract.HEALTH_PATH)
+    @router.get(contract.HEALTH_PATH, **plain_text(200, 503))
     async def health() -> Response:
         return _probe(serving.unhealthy_because())
 
-    @router.get(contract.READY_PATH)
+    @router.get(contract.READY_PATH, **plain_text(200, 503))
     async def ready() -> Response:
         draining = serving.lifecycle.stage.value if serving.lifecycle.is_draining else None
         return _probe(serving.unhealthy_because() or draining)
 
-    @router.get(contract.METRICS_PATH)
+    @router.get(contract.METRICS_PATH, **plain_text(200))
     async def metrics() -> Response:
         return Response(serving.metrics_page(), media_type=METRICS_MEDIA_TYPE)
 
-    @router.get(contract.VERSION_PATH)
+    @router.get(contract.VERSION_PATH, **described("Version"))
     async def version() -> Response:
         return JSONResponse(_version(serving))
 

@@ -20,6 +20,15 @@ class AnswerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Echo:
+    """A prompt that is repeated in front of its answer, or is all that was asked for."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    is_all: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
     """What became certain of one choice; `finish_reason` is set on its last one."""
 
@@ -28,6 +37,7 @@ class Delta:
     logprobs: Sequence[PlacedLogprob]
     finish_reason: str | None
     calls: tuple[CallDelta, ...] = ()
+    prompt_logprobs: tuple[TokenLogprob | None, ...] = ()
 
 
 @dataclass(slots=True)
@@ -37,12 +47,14 @@ class Whole:
     text: str = ""
     logprobs: list[PlacedLogprob] = field(default_factory=list)
     calls: list[CallDelta] = field(default_factory=list)
+    prompt_logprobs: tuple[TokenLogprob | None, ...] = ()
 
     def add(self, delta: Delta) -> None:
         """Append what became certain."""
         self.text += delta.text
         self.logprobs.extend(delta.logprobs)
         self.calls.extend(delta.calls)
+        self.prompt_logprobs += delta.prompt_logprobs
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +66,7 @@ class Choice:
     text: ChoiceText
     hidden_ids: frozenset[int]
     """Ids that end the sequence and are no part of its text."""
-    echo: str = ""
+    echo: Echo | None = None
     """The prompt, if it is to be repeated in front."""
     calls: ToolCallParser | None = None
     finish_reason_of_calls: str = "tool_calls"
@@ -65,6 +77,9 @@ class Choice:
     def add(self, event: TokenEvent) -> None:
         """Take the tokens of an event, up to the one that completes a stop string."""
         self.num_cached_tokens = max(self.num_cached_tokens, event.num_cached_tokens)
+        if self.echo is not None and self.echo.is_all:
+            self.finish_reason = "length" if event.finish_reason is not None else None
+            return
         for position, token_id in enumerate(event.token_ids):
             logprob: TokenLogprob | None = event.logprobs[position] if event.logprobs else None
             self.text.push(token_id, logprob, hidden=self._ends(event, position))
@@ -151,12 +166,14 @@ def _advance(submission: Submission, choice: Choice, event: TokenEvent) -> Delta
     if choice.text.stopped or choice.has_all_calls:
         choice.finish_reason = "stop"
         submission.stop(choice.index)
-    if not parsed.text and not parsed.calls and not logprobs and choice.finish_reason is None:
+    found = parsed.text or parsed.calls or logprobs or event.prompt_logprobs
+    if not found and choice.finish_reason is None:
         return None
     return Delta(
         index=choice.index,
         text=parsed.text,
         calls=parsed.calls,
         logprobs=logprobs,
+        prompt_logprobs=event.prompt_logprobs,
         finish_reason=choice.reported_finish_reason,
     )

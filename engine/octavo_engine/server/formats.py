@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from octavo_engine.server.choices import Choice, Delta, Whole
+from octavo_engine.requests import TokenLogprob
+from octavo_engine.server.choices import Choice, Delta, Echo, Whole
 from octavo_engine.text.choice_text import PlacedLogprob
+from octavo_engine.text.detokenizer import token_offsets
 from octavo_engine.text.tokenizer import TextTokenizer
 from octavo_engine.text.tool_calls import CallDelta
 
@@ -26,7 +28,7 @@ class AnswerFormat(Protocol):
     def opening(self, choice: Choice) -> Json | None:
         """The first piece of a stream, before any token."""
 
-    def pieces(self, delta: Delta) -> Sequence[Json]:
+    def pieces(self, choice: Choice, delta: Delta) -> Sequence[Json]:
         """Pieces of a stream."""
 
     def whole(self, choice: Choice, whole: Whole) -> Json:
@@ -45,22 +47,48 @@ class CompletionFormat:
         self._with_logprobs = with_logprobs
 
     def opening(self, choice: Choice) -> Json | None:
-        """The echoed prompt."""
-        return self._choice(choice.index, choice.echo, None, None) if choice.echo else None
+        """The echoed prompt, unless it has to wait for its log-probabilities."""
+        if choice.echo is None or self._with_logprobs:
+            return None
+        return self._choice(choice.index, choice.echo.text, None, None)
 
-    def pieces(self, delta: Delta) -> Sequence[Json]:
-        """One piece, the finish reason with the last text."""
-        return [self._choice(delta.index, delta.text, self._logprobs(delta.logprobs), delta.finish_reason)]
+    def pieces(self, choice: Choice, delta: Delta) -> Sequence[Json]:
+        """One piece, the finish reason with the last text; an echo with log-probabilities before it."""
+        start = 0 if choice.echo is None else len(choice.echo.text)
+        shown = self._logprobs(delta.logprobs, start)
+        piece = self._choice(delta.index, delta.text, shown, delta.finish_reason)
+        if choice.echo is None or not delta.prompt_logprobs:
+            return [piece]
+        echoed = self._prompt_logprobs(choice.echo, delta.prompt_logprobs)
+        return [self._choice(delta.index, choice.echo.text, echoed, None), piece]
 
     def whole(self, choice: Choice, whole: Whole) -> Json:
         """Echo and text in one."""
-        shown = self._logprobs(whole.logprobs)
-        return self._choice(choice.index, choice.echo + whole.text, shown, choice.finish_reason)
+        text = whole.text if choice.echo is None else choice.echo.text + whole.text
+        shown = self._logprobs(whole.logprobs, len(text) - len(whole.text))
+        if shown is not None and choice.echo is not None:
+            echoed = self._prompt_logprobs(choice.echo, whole.prompt_logprobs)
+            shown = {name: echoed[name] + values for name, values in shown.items()}
+        return self._choice(choice.index, text, shown, choice.finish_reason)
 
     def _choice(self, index: int, text: str, logprobs: Json | None, finish_reason: str | None) -> Json:
         return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
 
-    def _logprobs(self, entries: Sequence[PlacedLogprob]) -> Json | None:
+    def _prompt_logprobs(self, echo: Echo, entries: Sequence[TokenLogprob | None]) -> Json:
+        label = self._tokenizer.token_label
+        return {
+            "tokens": [label(token_id) for token_id in echo.token_ids],
+            "token_logprobs": [None if entry is None else _finite(entry.logprob) for entry in entries],
+            "top_logprobs": [
+                None if entry is None else {label(token_id): _finite(value) for token_id, value in entry.top}
+                for entry in entries
+            ],
+            "text_offset": token_offsets(
+                self._tokenizer.decode, echo.token_ids, silent_ids=self._tokenizer.special_ids
+            ),
+        }
+
+    def _logprobs(self, entries: Sequence[PlacedLogprob], start: int) -> Json | None:
         if not self._with_logprobs:
             return None
         label = self._tokenizer.token_label
@@ -71,7 +99,7 @@ class CompletionFormat:
                 {label(token_id): _finite(value) for token_id, value in entry.logprob.top}
                 for entry in entries
             ],
-            "text_offset": [entry.text_offset for entry in entries],
+            "text_offset": [start + entry.text_offset for entry in entries],
         }
 
 
@@ -90,7 +118,7 @@ class ChatFormat:
         """The role comes first."""
         return self._piece(choice.index, {"role": "assistant", "content": ""}, None, None)
 
-    def pieces(self, delta: Delta) -> Sequence[Json]:
+    def pieces(self, choice: Choice, delta: Delta) -> Sequence[Json]:
         """The text, calls, then the finish reason with an empty delta."""
         pieces = []
         if delta.text or delta.logprobs:

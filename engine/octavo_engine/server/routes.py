@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from octavo_engine.requests import EngineRequest
 from octavo_engine.server.answering import Answer, answer_stream, answer_whole
+from octavo_engine.server.choices import Echo
 from octavo_engine.server.connection import EventStream, while_connected
 from octavo_engine.server.formats import ChatFormat, CompletionFormat
 from octavo_engine.server.gate import read_body
 from octavo_engine.server.messages import parse_messages, render_chat
 from octavo_engine.server.openai_errors import bad_request
+from octavo_engine.server.openapi import described, described_answer, described_text
 from octavo_engine.server.prompts import Prompt, encode, parse_prompts
 from octavo_engine.server.sampling import build_sampling_params, chat_max_tokens, completion_max_tokens
 from octavo_engine.server.schema import (
@@ -36,33 +37,33 @@ def build_routes(serving: Serving) -> APIRouter:
     """Routes of one served model."""
     router = APIRouter()
 
-    @router.post("/v1/completions", openapi_extra=_described(CompletionBody))
+    @router.post("/v1/completions", **described_answer("Completion", CompletionBody))
     async def completions(request: Request) -> Response:
         body = parse_body(CompletionBody, await read_body(request, serving.max_body_bytes))
         return await _answer(request, serving, body, *await _prepare_completion(serving, body))
 
-    @router.post("/v1/chat/completions", openapi_extra=_described(ChatBody))
+    @router.post("/v1/chat/completions", **described_answer("ChatCompletion", ChatBody))
     async def chat_completions(request: Request) -> Response:
         body = parse_body(ChatBody, await read_body(request, serving.max_body_bytes))
         return await _answer(request, serving, body, *await _prepare_chat(serving, body))
 
-    @router.get("/v1/models")
+    @router.get("/v1/models", **described("ModelList", 503))
     async def models() -> Response:
         return JSONResponse({"object": "list", "data": [_model_card(serving)]})
 
-    @router.get("/v1/models/{name:path}")
+    @router.get("/v1/models/{name:path}", **described("Model", 404, 503))
     async def model(name: str) -> Response:
         serving.check_model(name)
         return JSONResponse(_model_card(serving))
 
-    @router.post("/tokenize")
+    @router.post("/tokenize", **described_text("Tokens", TokenizeBody))
     async def tokenize(request: Request) -> Response:
         body = parse_body(TokenizeBody, await read_body(request, serving.max_body_bytes))
         serving.check_model(body.model)
         ids = await _tokenize(serving, body)
         return JSONResponse({"tokens": ids, "count": len(ids), "max_model_len": serving.facts.max_model_len})
 
-    @router.post("/detokenize")
+    @router.post("/detokenize", **described_text("Text", DetokenizeBody))
     async def detokenize(request: Request) -> Response:
         body = parse_body(DetokenizeBody, await read_body(request, serving.max_body_bytes))
         serving.check_model(body.model)
@@ -74,18 +75,8 @@ def build_routes(serving: Serving) -> APIRouter:
     return router
 
 
-def _described(body: type[BaseModel]) -> dict[str, Any]:
-    """A body that is parsed here and not by the framework, for /openapi.json all the same."""
-    content = {"application/json": {"schema": body.model_json_schema()}}
-    return {"requestBody": {"content": content, "required": True}}
-
-
 async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[list[EngineRequest], Answer]:
     serving.check_model(body.model)
-    if body.echo and body.logprobs is not None:
-        raise bad_request(
-            "echo: is not supported together with logprobs (log-probabilities of the prompt)", param="echo"
-        )
     vocab_size, max_model_len = serving.facts.vocab_size, serving.facts.max_model_len
     prompts = await parse_prompts(body.prompt, serving.tokenizer, vocab_size)
     params = [
@@ -96,6 +87,7 @@ async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[l
                 body, prompt_tokens=len(prompt.token_ids), max_model_len=max_model_len
             ),
             logprobs=body.logprobs,
+            prompt_logprobs=body.logprobs if body.echo else None,
             vocab_size=vocab_size,
         )
         for prompt in prompts
@@ -107,12 +99,16 @@ async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[l
     return requests, build_answer(serving, body, requests, shape, continues_prompt=True, echoes=echoes)
 
 
-def _echoes(serving: Serving, prompts: Sequence[Prompt], body: SamplingBody) -> list[str]:
-    texts = [
-        serving.tokenizer.decode(prompt.token_ids) if prompt.text is None else prompt.text
+def _echoes(serving: Serving, prompts: Sequence[Prompt], body: CompletionBody) -> list[Echo]:
+    echoes = [
+        Echo(
+            text=serving.tokenizer.decode(prompt.token_ids) if prompt.text is None else prompt.text,
+            token_ids=prompt.token_ids,
+            is_all=body.max_tokens == 0,
+        )
         for prompt in prompts
     ]
-    return [text for text in texts for _ in range(body.n or 1)]
+    return [echo for echo in echoes for _ in range(body.n or 1)]
 
 
 async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRequest], Answer]:

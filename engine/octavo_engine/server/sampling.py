@@ -24,6 +24,10 @@ def completion_max_tokens(body: CompletionBody, *, prompt_tokens: int, max_model
     room = _room(prompt_tokens, max_model_len, "prompt")
     if body.max_tokens is None:
         return min(DEFAULT_COMPLETION_TOKENS, room)
+    if body.max_tokens == 0:
+        if not body.echo:
+            raise bad_request("max_tokens: 0 asks for nothing, unless echo is true", param="max_tokens")
+        return 1  # the engine draws one token, which is left out of the answer
     return _within(body.max_tokens, room, prompt_tokens, max_model_len, "max_tokens")
 
 
@@ -68,6 +72,7 @@ def build_sampling_params(
     max_tokens: int,
     logprobs: int | None,
     vocab_size: int,
+    prompt_logprobs: int | None = None,
 ) -> SamplingParams:
     """Parameters of the first choice; raises ApiError naming the field."""
     try:
@@ -82,6 +87,7 @@ def build_sampling_params(
             ignore_eos=bool(body.ignore_eos),
             min_tokens=body.min_tokens or 0,
             logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
             presence_penalty=body.presence_penalty or 0.0,
             frequency_penalty=body.frequency_penalty or 0.0,
             repetition_penalty=_or(body.repetition_penalty, defaults.repetition_penalty),

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from octavo_engine.requests import MAX_LOGPROBS
 from octavo_engine.server.openai_errors import ApiError, bad_request
@@ -40,6 +40,49 @@ NEUTRAL_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "web_search_options": (),
 }
 """Known fields without support here, each with the values that change nothing."""
+
+PROMPT_SCHEMA: Final = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        *(
+            {"type": "array", "minItems": 1, "items": items}
+            for items in (
+                {"type": "string", "minLength": 1},
+                {"type": "integer", "minimum": 0},
+                {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+            )
+        ),
+    ]
+}
+MESSAGES_SCHEMA: Final = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "required": ["role"],
+        "properties": {
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+            "content": {
+                "anyOf": [
+                    {"type": "string"},
+                    {"type": "null"},
+                    {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["type", "text"],
+                            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+                        },
+                    },
+                ]
+            },
+            "name": {"type": "string"},
+            "tool_calls": {"type": "array", "items": {"type": "object"}},
+            "tool_call_id": {"type": "string"},
+        },
+    },
+}
+"""These two are parsed elsewhere; the schemas are for /openapi.json."""
 
 Choice = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
@@ -163,7 +206,9 @@ class SamplingBody(_Body):
 class CompletionBody(SamplingBody):
     """POST /v1/completions."""
 
-    prompt: Any
+    prompt: Annotated[Any, WithJsonSchema(PROMPT_SCHEMA)]
+    max_tokens: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """0 with `echo`: only the prompt is asked for, with its log-probabilities for instance."""
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
 
@@ -171,7 +216,7 @@ class CompletionBody(SamplingBody):
 class ChatBody(SamplingBody):
     """POST /v1/chat/completions."""
 
-    messages: list[Any]
+    messages: Annotated[list[Any], WithJsonSchema(MESSAGES_SCHEMA)]
     max_completion_tokens: TokenCount | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
@@ -189,7 +234,7 @@ class TokenizeBody(_Body):
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[Any] | None = None
+    messages: Annotated[list[Any] | None, WithJsonSchema(MESSAGES_SCHEMA)] = None
     add_special_tokens: bool | None = None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from octavo_engine.engine_facts import EngineFacts
 from octavo_engine.requests import EngineRequest, SamplingParams
 from octavo_engine.server.answering import Answer
-from octavo_engine.server.choices import Choice
+from octavo_engine.server.choices import Choice, Echo
 from octavo_engine.server.formats import AnswerFormat
 from octavo_engine.server.lifecycle import Lifecycle
 from octavo_engine.server.metrics import Identity
@@ -97,7 +97,7 @@ def build_answer(
     shape: AnswerFormat,
     *,
     continues_prompt: bool,
-    echoes: Sequence[str] = (),
+    echoes: Sequence[Echo] = (),
     tool_use: ToolUse = NO_TOOLS,
 ) -> Answer:
     """The answer that the sequences will fill. A completion continues its prompt's text, a chat does not."""
@@ -108,7 +108,7 @@ def build_answer(
             index,
             request,
             continues_prompt=continues_prompt,
-            echo=echoes[index] if echoes else "",
+            echo=echoes[index] if echoes else None,
             tool_use=tool_use,
         )
         for index, request in enumerate(requests)
@@ -131,7 +131,7 @@ def _build_choice(
     request: EngineRequest,
     *,
     continues_prompt: bool,
-    echo: str,
+    echo: Echo | None,
     tool_use: ToolUse,
 ) -> Choice:
     text = new_choice_text(

@@ -80,3 +80,13 @@ class IncrementalDetokenizer:
         self._num_old = len(self._window)
         self._text = self._decode(self._window)
         self._num_emitted = len(self._text)
+
+
+def token_offsets(decode: Decode, token_ids: Sequence[int], *, silent_ids: Container[int]) -> list[int]:
+    """Where in the text of all of them each token begins."""
+    detokenizer = IncrementalDetokenizer(decode, silent_ids=silent_ids)
+    offsets, length = [], 0
+    for token_id in token_ids:
+        offsets.append(length)
+        length += len(detokenizer.push(token_id))
+    return offsets

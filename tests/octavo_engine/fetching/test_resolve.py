@@ -1,4 +1,4 @@
-"""What a branch or tag means now: the commit and digest that fetching records, within a termination message."""
+"""What a branch or tag means now: the commit and digest that fetching records, in a termination message."""
 
 from __future__ import annotations
 

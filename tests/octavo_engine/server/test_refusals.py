@@ -36,7 +36,6 @@ BAD_COMPLETIONS = [
     pytest.param({"n": 0}, "n", id="n 0"),
     pytest.param({"n": 5000000}, "n", id="n huge"),
     pytest.param({"logprobs": 1000000000}, "logprobs", id="logprobs huge"),
-    pytest.param({"echo": True, "logprobs": 1}, "echo", id="logprobs of the prompt"),
     pytest.param({"temperature": 999999.0}, "temperature", id="temperature"),
     pytest.param({"top_p": -1.0}, "top_p", id="top_p"),
     pytest.param({"repetition_penalty": 0.0}, "repetition_penalty", id="repetition_penalty"),
