@@ -39,7 +39,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """Which model, under which name, in which form."""
     group = parser.add_argument_group("model")
-    group.add_argument(contract.FLAG_MODEL, required=True, type=Path, metavar="DIR", help="its folder")
+    group.add_argument(
+        contract.FLAG_MODEL, required=True, type=Path, metavar="PATH", help="its folder, or a GGUF file"
+    )
     group.add_argument(
         contract.FLAG_SERVED_MODEL_NAME, metavar="NAME", help="its name in the API (default: the folder's)"
     )
@@ -131,16 +133,22 @@ def open_folder(model_dir: Path, revision: str) -> Manifest | None:
     """The record of a model's folder, None without one; raises if it is no model's or another commit's."""
     from octavo_engine.fetching.manifest import check_folder
 
-    if not (model_dir / "config.json").is_file():
-        raise InvalidSpec(f"--model {model_dir}: holds no config.json; give the folder of a model")
-    return check_folder(model_dir, revision)
+    if not (model_dir / "config.json").is_file() and find_gguf(model_dir) is None:
+        raise InvalidSpec(
+            f"--model {model_dir}: holds no config.json and no GGUF file; give the folder of a model, "
+            "or the name of a .gguf file"
+        )
+    return check_folder(model_folder(model_dir), revision)
 
 
 def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
+    from octavo_engine.gguf_file import find_gguf, model_folder
     """Flags as the engine takes them; name and commit are the record's where no flag says otherwise."""
     from octavo_engine.config import EngineConfig
 
-    own_name = manifest.repository if manifest is not None else arguments.model.absolute().name
+    own_name = (
+        manifest.repository if manifest is not None else arguments.model.absolute().name.removesuffix(".gguf")
+    )
     own_revision = manifest.commit if manifest is not None else ""
     return EngineConfig(
         model_dir=arguments.model,

@@ -6,10 +6,14 @@ here may change what the model computes, so that it is refused by name.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Final
+
+import numpy as np
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.gguf_file import GGUFFile
+from octavo_engine.models.gguf_weights import FREQUENCY_DIVISORS
 
 ARCHITECTURE: Final = "llama"
 FIELDS: Final = {
@@ -28,13 +32,13 @@ SCALING: Final = ("rope.scaling.type", "rope.scaling.factor", "rope.scaling.orig
 WITHOUT_EFFECT: Final = ("vocab_size", "rope.scaling.finetuned", "tensor_data_layout")
 """The vocabulary's size is that of the embeddings."""
 END_FIELDS: Final = ("eos_token_id", "eot_token_id", "eom_token_id")
-DTYPE_OF_KIND: Final = {"F32": "float32", "F16": "float16"}
+DTYPE_OF_ENCODING: Final = {0: "float32", 1: "float16"}
 """Of what is stored; everything else, quantized or not, is brought to bfloat16."""
 
 
 def read_gguf_config(file: GGUFFile) -> dict[str, object]:
     """The configuration; raises `UnsupportedModel` that names the field it stumbles on."""
-    architecture = file.get("general.architecture")
+    architecture = file.fields.get("general.architecture")
     if architecture != ARCHITECTURE:
         raise UnsupportedModel(f"general.architecture: {architecture!r} in a GGUF file; only llama is read")
     _require_known(file)
@@ -49,7 +53,7 @@ def read_gguf_config(file: GGUFFile) -> dict[str, object]:
         "attention_bias": "blk.0.attn_q.bias" in file.tensors,
         "mlp_bias": "blk.0.ffn_up.bias" in file.tensors,
         "tie_word_embeddings": "output.weight" not in file.tensors,
-        "eos_token_id": [file.get(name) for name in ends if name in file.names],
+        "eos_token_id": [file.fields.get(name) for name in ends if name in file.fields],
         "dtype": _dtype(file),
     }
     _require_whole_heads(file, config)
@@ -57,14 +61,16 @@ def read_gguf_config(file: GGUFFile) -> dict[str, object]:
 
 
 def _value(file: GGUFFile, name: str) -> object:
-    return file.get(f"{ARCHITECTURE}.{name}")
+    return file.fields.get(f"{ARCHITECTURE}.{name}")
 
 
 def _require_known(file: GGUFFile) -> None:
     known = {f"{ARCHITECTURE}.{name}" for name in (*FIELDS, *CHECKED, *SCALING, *WITHOUT_EFFECT)}
-    unknown = sorted(name for name in file.names - known if name.startswith(f"{ARCHITECTURE}."))
+    unknown = sorted(name for name in set(file.fields) - known if name.startswith(f"{ARCHITECTURE}."))
     if unknown:
-        raise UnsupportedModel(f"{unknown[0]}: {file.get(unknown[0])!r} in a GGUF file is not understood")
+        raise UnsupportedModel(
+            f"{unknown[0]}: {file.fields.get(unknown[0])!r} in a GGUF file is not understood"
+        )
     if _value(file, "expert_count"):
         raise UnsupportedModel(f"llama.expert_count: {_value(file, 'expert_count')}: no experts from GGUF")
 
@@ -80,9 +86,11 @@ def _require_whole_heads(file: GGUFFile, config: dict[str, object]) -> None:
 
 def _scaling(file: GGUFFile) -> dict[str, object] | None:
     """Llama 3 leaves its scaling as a divisor for each frequency, which is how LongRoPE writes any."""
-    divisors = file.tensors.get("rope_freqs.weight")
+    divisors = file.tensors.get(FREQUENCY_DIVISORS)
     if divisors is not None:
-        factors = [float(value) for value in divisors.data]
+        factors = np.fromfile(
+            file.path, dtype="<f4", count=prod(divisors.shape), offset=divisors.offset
+        ).tolist()
         return {
             "rope_type": "longrope",
             "short_factor": factors,
@@ -98,5 +106,5 @@ def _scaling(file: GGUFFile) -> dict[str, object] | None:
 
 def _dtype(file: GGUFFile) -> str:
     """The type of the matrices, where all have one that can be served as it is."""
-    kinds = {tensor.kind for tensor in file.tensors.values() if len(tensor.shape) > 1}
-    return DTYPE_OF_KIND.get(kinds.pop(), "bfloat16") if len(kinds) == 1 else "bfloat16"
+    encodings = {tensor.encoding for tensor in file.tensors.values() if len(tensor.shape) > 1}
+    return DTYPE_OF_ENCODING.get(encodings.pop(), "bfloat16") if len(encodings) == 1 else "bfloat16"

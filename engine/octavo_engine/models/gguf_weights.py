@@ -1,20 +1,22 @@
 """Tensors of a GGUF file under the names that the Hugging Face checkpoint had, dequantized when read.
 
 llama.cpp rotates neighbouring dimensions, so that the conversion reordered the rows of each head of
-queries and keys; they are brought back.
+queries and keys; they are brought back. The many encodings are decoded by llama.cpp's `gguf` package.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from octavo_engine.errors import ModelFileError
-from octavo_engine.gguf_file import GGUFFile, GGUFTensor
+from octavo_engine.gguf_file import GGUFFile
 from octavo_engine.models.weight_files import StoredTensor, require_shape
 
 OUTSIDE: Final = {
@@ -33,43 +35,40 @@ IN_LAYER: Final = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-READ_AS_CONFIGURATION: Final = "rope_freqs.weight"
+FREQUENCY_DIVISORS: Final = "rope_freqs.weight"
+"""Read as a part of the configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Encoded:
+    """Bytes of one tensor, mapped."""
+
+    data: np.ndarray  # [rows, bytes of a row] uint8
+    kind: Any
 
 
 class GGUFWeights:
-    """All tensors of one file; the names that are not known stay as they are."""
+    """All tensors of one file; names that are not known stay as they are."""
 
     def __init__(self, file: GGUFFile) -> None:
-        self._file = file
         heads = file.integer("llama.attention.head_count", 1)
         self._heads = {"q_proj": heads, "k_proj": file.integer("llama.attention.head_count_kv", heads)}
-        self._stored = {
-            checkpoint_name(name): tensor
-            for name, tensor in file.tensors.items()
-            if name != READ_AS_CONFIGURATION
-        }
+        self._file_name = file.path.name
+        self._encoded = _map_tensors(file)
         self.tensors = {
-            name: StoredTensor(
-                path=file.path, shape=tensor.shape, num_elements=int(torch.Size(tensor.shape).numel())
+            checkpoint_name(name): StoredTensor(
+                path=file.path, shape=tensor.shape, num_elements=prod(tensor.shape)
             )
-            for name, tensor in self._stored.items()
+            for name, tensor in file.tensors.items()
+            if name != FREQUENCY_DIVISORS
         }
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor in float32; its shape must be the one that the configuration implies."""
-        require_shape(self.tensors, name, shape, where=self._file.path.name)
-        tensor = torch.from_numpy(self._dequantize(name, self._stored[name]))
+        require_shape(self.tensors, name, shape, where=self._file_name)
+        tensor = torch.from_numpy(_decode(name, self._encoded[name])).view(shape)
         heads = next((count for part, count in self._heads.items() if f".{part}." in name), None)
         return tensor if heads is None else _halves_of_neighbours(tensor, heads)
-
-    def _dequantize(self, name: str, tensor: GGUFTensor) -> np.ndarray:
-        from gguf import GGMLQuantizationType, dequantize
-
-        try:
-            values = dequantize(tensor.data, GGMLQuantizationType[tensor.kind])
-        except NotImplementedError as error:
-            raise ModelFileError(f"tensor {name}: cannot read the encoding {tensor.kind}") from error
-        return np.array(values, dtype=np.float32).reshape(tensor.shape)
 
 
 def checkpoint_name(name: str) -> str:
@@ -82,6 +81,38 @@ def checkpoint_name(name: str) -> str:
     if match is None or match[2] not in IN_LAYER:
         return OUTSIDE.get(name, name)
     return f"model.layers.{match[1]}.{IN_LAYER[match[2]]}.{match[3]}"
+
+
+def _map_tensors(file: GGUFFile) -> dict[str, _Encoded]:
+    try:
+        from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    except ImportError as error:
+        raise ModelFileError(f"{file.path.name}: reading GGUF needs the package gguf: {error}") from error
+    content = np.memmap(file.path, mode="r")
+    encoded = {}
+    for name, tensor in file.tensors.items():
+        try:
+            kind = GGMLQuantizationType(tensor.encoding)
+        except ValueError as error:
+            raise ModelFileError(f"tensor {name}: its encoding {tensor.encoding} is not known") from error
+        per_block, block_bytes = GGML_QUANT_SIZES[kind]
+        size = prod(tensor.shape) // per_block * block_bytes
+        data = content[tensor.offset : tensor.offset + size]
+        if len(data) < size:
+            raise ModelFileError(f"{file.path.name}: truncated: tensor {name} lies beyond its end")
+        rows = prod(tensor.shape[:-1])
+        encoded[checkpoint_name(name)] = _Encoded(data=data.reshape(rows, -1), kind=kind)
+    return encoded
+
+
+def _decode(name: str, encoded: _Encoded) -> np.ndarray:
+    """A copy in float32: a mapped file could change below a running engine."""
+    from gguf import dequantize
+
+    try:
+        return np.array(dequantize(encoded.data, encoded.kind), dtype=np.float32)
+    except NotImplementedError as error:
+        raise ModelFileError(f"tensor {name}: cannot decode {encoded.kind.name}") from error
 
 
 def _halves_of_neighbours(rows: Tensor, heads: int) -> Tensor:

@@ -17,6 +17,7 @@ import uvicorn
 
 from octavo.errors import OctavoError
 from octavo_engine.engine_facts import EngineFacts
+from octavo_engine.gguf_file import model_folder
 from octavo_engine.server.app import build_app
 from octavo_engine.server.engine_port import Engine
 from octavo_engine.server.engine_thread import STALL_SECONDS, EngineThread, Report, Stop
@@ -71,7 +72,7 @@ def read_text_files(model_dir: Path) -> TextFiles:
     return TextFiles(
         tokenizer=load_tokenizer(model_dir),
         template=template,
-        defaults=load_generation_defaults(model_dir),
+        defaults=load_generation_defaults(model_folder(model_dir)),
     )
 
 

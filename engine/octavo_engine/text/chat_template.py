@@ -20,6 +20,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from octavo.errors import InvalidConfig, OctavoError
+from octavo_engine.gguf_file import GGUFFile, find_gguf, model_folder
+from octavo_engine.text.gguf_tokenizer import gguf_chat_template, gguf_special_tokens
 from octavo_engine.text.tokenizer import read_json_object, read_special_tokens
 from octavo_engine.text.tool_calls import OPENING
 
@@ -62,14 +64,20 @@ class ChatTemplate:
             raise TemplateRefused(f"{type(error).__name__}: {error}") from error
 
 
-def load_chat_template(model_dir: Path) -> ChatTemplate | None:
-    """The template in a model's folder (its own file first, as `transformers` does), or None."""
+def load_chat_template(model: Path) -> ChatTemplate | None:
+    """The template in a model's folder (its own file first, as `transformers` does) or GGUF file, or None."""
+    model_dir, gguf_path = model_folder(model), find_gguf(model)
     config = read_json_object(model_dir / "tokenizer_config.json")
     path = model_dir / "chat_template.jinja"
     source = (
         path.read_text(encoding="utf-8") if path.is_file() else _default_template(config.get("chat_template"))
     )
-    return None if source is None else ChatTemplate(source, read_special_tokens(config))
+    special_tokens = read_special_tokens(config)
+    if source is None and gguf_path is not None:
+        file = GGUFFile(gguf_path)
+        source = gguf_chat_template(file)
+        special_tokens = read_special_tokens(gguf_special_tokens(file)) | special_tokens
+    return None if source is None else ChatTemplate(source, special_tokens)
 
 
 def _default_template(value: object) -> str | None:

@@ -12,6 +12,8 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 
 from octavo.errors import InvalidConfig
+from octavo_engine.gguf_file import GGUFFile, find_gguf, model_folder
+from octavo_engine.text.gguf_tokenizer import read_gguf_tokenizer
 
 SPECIAL_TOKENS: Final = (
     "bos_token",
@@ -106,12 +108,15 @@ def _byte_alphabet() -> dict[str, int]:
 BYTE_OF_CHAR: Final = _byte_alphabet()
 
 
-def load_tokenizer(model_dir: Path) -> TextTokenizer:
-    """The tokenizer in a model's folder; raises InvalidConfig that says what is missing."""
+def load_tokenizer(model: Path) -> TextTokenizer:
+    """The tokenizer in a model's folder or GGUF file; raises InvalidConfig that says what is missing."""
+    model_dir, gguf_path = model_folder(model), find_gguf(model)
     config = read_json_object(model_dir / "tokenizer_config.json")
     path = model_dir / "tokenizer.json"
     if path.is_file():
         return TextTokenizer(Tokenizer.from_file(str(path)), config)
+    if gguf_path is not None:
+        return TextTokenizer(*read_gguf_tokenizer(GGUFFile(gguf_path)))
     return TextTokenizer(_convert_with_transformers(model_dir), config)
 
 

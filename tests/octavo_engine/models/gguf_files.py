@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType, GGUFWriter, dequantize, quantize
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 from octavo_engine.models.gguf_weights import checkpoint_name
 
@@ -69,10 +70,8 @@ def write_gguf(
         writer.add_uint32(f"{architecture}.{key}", config[name])
     writer.add_float32(f"{architecture}.attention.layer_norm_rms_epsilon", config["rms_norm_eps"])
     writer.add_float32(f"{architecture}.rope.freq_base", config["rope_parameters"]["rope_theta"])
-    writer.add_uint32("tokenizer.ggml.eos_token_id", config["eos_token_id"])
-    for key, value in (metadata or {}).items():
-        add = writer.add_string if isinstance(value, str) else writer.add_uint32
-        add(key, value)
+    for key, value in {"tokenizer.ggml.eos_token_id": config["eos_token_id"], **(metadata or {})}.items():
+        add_field(writer, key, value)
     names = gguf_names(config["num_hidden_layers"])
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     for name, tensor in load_file(source / "model.safetensors").items():
@@ -88,6 +87,31 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return target
+
+
+def add_field(writer: GGUFWriter, key: str, value: object) -> None:
+    """A field of the type that the value has."""
+    adders = {str: writer.add_string, list: writer.add_array, bool: writer.add_bool, int: writer.add_uint32}
+    adders[type(value)](key, value)
+
+
+def tokenizer_fields(
+    tokenizer: Tokenizer, *, split: str, special: Collection[str], **others: Any
+) -> dict[str, Any]:
+    """What a converter writes of a byte-level tokenizer."""
+    content = json.loads(tokenizer.to_str())
+    by_id = {number: token for token, number in tokenizer.get_vocab().items()}
+    tokens = [by_id[number] for number in range(len(by_id))]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in content["model"]["merges"]]
+    fields = {
+        "model": "gpt2",
+        "pre": split,
+        "tokens": tokens,
+        "merges": merges,
+        "token_type": [3 if token in special else 1 for token in tokens],
+        **others,
+    }
+    return {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
 
 
 def round_matrices(folder: Path, kind: GGMLQuantizationType) -> None:

@@ -99,7 +99,7 @@ def test_frequencies_of_llama3_come_from_its_divisors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"), [(Kind.F32, "float32"), (Kind.F16, "float16"), (Kind.Q8_0, "bfloat16")]
+    ("kind", "dtype"), [(Kind.BF16, "bfloat16"), (Kind.F16, "float16"), (Kind.Q8_0, "bfloat16")]
 )
 def test_type_served_by_default_follows_what_is_stored(
     checkpoint: Path, tmp_path: Path, kind: Kind, dtype: str
@@ -160,7 +160,7 @@ def test_unknown_tensor_is_refused_by_name(checkpoint: Path, tmp_path: Path) -> 
 def test_truncated_file_is_named(checkpoint: Path, tmp_path: Path, keep: float) -> None:
     path = write_gguf(checkpoint, tmp_path / "tiny.gguf")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * keep)])
-    with pytest.raises(ModelFileError, match=r"tiny\.gguf: truncated or not a GGUF file"):
+    with pytest.raises(ModelFileError, match=r"tiny\.gguf: truncated"):
         load_engine(path)
 
 
