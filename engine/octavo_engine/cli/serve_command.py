@@ -132,6 +132,7 @@ def run(arguments: argparse.Namespace) -> None:
 def open_folder(model_dir: Path, revision: str) -> Manifest | None:
     """The record of a model's folder, None without one; raises if it is no model's or another commit's."""
     from octavo_engine.fetching.manifest import check_folder
+    from octavo_engine.gguf_file import find_gguf, model_folder
 
     if not (model_dir / "config.json").is_file() and find_gguf(model_dir) is None:
         raise InvalidSpec(
@@ -142,7 +143,6 @@ def open_folder(model_dir: Path, revision: str) -> Manifest | None:
 
 
 def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> EngineConfig:
-    from octavo_engine.gguf_file import find_gguf, model_folder
     """Flags as the engine takes them; name and commit are the record's where no flag says otherwise."""
     from octavo_engine.config import EngineConfig
 
