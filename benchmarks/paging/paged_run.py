@@ -195,10 +195,10 @@ def _filled_slots(scheduler: Scheduler, new_tokens: dict[int, int]) -> int:
 
 def _draw(
     scheduled: SequenceOf[ScheduledSequence], requests: SequenceOf[TracedRequest]
-) -> Iterator[tuple[str, int]]:
+) -> Iterator[tuple[str, tuple[int]]]:
     """The fake sampler: any token, and the end token where the trace's output ends."""
     for item in scheduled:
         if item.samples:
             sequence = item.sequence
             ends = sequence.num_output_tokens + 1 == requests[sequence.order].num_output_tokens
-            yield sequence.request_id, END_TOKEN if ends else sequence.order
+            yield sequence.request_id, (END_TOKEN if ends else sequence.order,)

@@ -43,6 +43,8 @@ class EngineConfig:
     max_waiting: int = 1024
     """Requests that may wait; one more is refused."""
     enable_prefix_caching: bool = True
+    speculative_ngram: int = 0
+    """Tokens guessed ahead in a step from what a text repeats; 0 is off. No text changes by it."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be right, by name."""
@@ -55,6 +57,8 @@ class EngineConfig:
         for name in ("max_model_len", "planned_kv_blocks", "num_kv_blocks", "memory_limit_bytes"):
             if getattr(self, name) is not None:
                 _require_positive(name, getattr(self, name))
+        if self.speculative_ngram < 0:
+            raise InvalidSpec(f"speculative_ngram: must be at least 0, got {self.speculative_ngram}")
 
 
 def _require_positive(name: str, value: int) -> None:

@@ -52,6 +52,10 @@ class EngineStats:
     prompt_tokens: int
     cached_prompt_tokens: int
     generated_tokens: int
+    draft_tokens: int
+    """Guessed by speculation and computed."""
+    accepted_draft_tokens: int
+    """Of these, what turned out right and is part of a text."""
     failed_rows: int
     """Sequences ended because no token could be drawn: scores not finite, or a grammar too complex."""
     steps: int

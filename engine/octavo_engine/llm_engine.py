@@ -29,7 +29,7 @@ from octavo_engine.execution.loaded_model import LoadedModel, load_model
 from octavo_engine.execution.logits import SampleRow
 from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.execution.prompt_logprobs import PromptLogprobs
-from octavo_engine.execution.sampler import SampledToken, sample
+from octavo_engine.execution.verification import Drawn, draw_and_verify
 from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
 from octavo_engine.plan_agreement import report_agreement
@@ -165,7 +165,7 @@ class LLMEngine:
         )
         results = self._compute(layout, scheduled)
         events = self._fail_rows(results)
-        tokens = {name: result.token_id for name, result in results.items() if result.token_id is not None}
+        tokens = {name: drawn.token_ids for name, drawn in results.items() if drawn.token_ids}
         events += [
             self._event(update, results[update.sequence.request_id])
             for update in self._scheduler.record(scheduled, tokens)
@@ -180,19 +180,14 @@ class LLMEngine:
             if arrival is not None:
                 self._queue_seconds[item.sequence.request_id] = max(0.0, now - arrival)
 
-    def _compute(
-        self, layout: BatchLayout, scheduled: SequenceOf[ScheduledSequence]
-    ) -> dict[str, SampledToken]:
+    def _compute(self, layout: BatchLayout, scheduled: SequenceOf[ScheduledSequence]) -> dict[str, Drawn]:
         hidden = self._runner.forward(layout)
         for item in scheduled:
             if self._prompt_logprobs.is_wanted(item.sequence.request_id):
                 self._collect_prompt_logprobs(item, layout, hidden)
-        if not layout.sampled:
-            return {}
         logits = self._runner.logits(hidden[layout.sample_rows])
-        sampled = sample(logits, [self._row(sequence) for sequence in layout.sampled])
-        names = (sequence.request_id for sequence in layout.sampled)
-        return dict(zip(names, sampled, strict=True))
+        drawn = draw_and_verify(logits, layout.sampled, self._row)
+        return {item.sequence.request_id: one for item, one in zip(layout.sampled, drawn, strict=True)}
 
     def _collect_prompt_logprobs(
         self, item: ScheduledSequence, layout: BatchLayout, hidden: torch.Tensor
@@ -208,20 +203,22 @@ class LLMEngine:
             logits=self._runner.logits,
         )
 
-    def _row(self, sequence: Sequence) -> SampleRow:
+    def _row(self, item: ScheduledSequence, num_drafts: int) -> SampleRow:
+        sequence = item.sequence
         sampling = self._sampling[sequence.request_id]
+        output = sequence.token_ids[sequence.num_prompt_tokens :]
         return SampleRow(
             params=sampling.params,
             seed=sampling.seed,
             prompt_token_ids=sequence.token_ids[: sequence.num_prompt_tokens],
-            output_token_ids=sequence.token_ids[sequence.num_prompt_tokens :],
+            output_token_ids=[*output, *item.draft_token_ids[:num_drafts]],
             end_token_ids=sequence.stop.stop_token_ids,
             constraint=sampling.constraint,
         )
 
-    def _fail_rows(self, results: dict[str, SampledToken]) -> list[TokenEvent]:
+    def _fail_rows(self, results: dict[str, Drawn]) -> list[TokenEvent]:
         """End the sequences for which no token could be drawn; the others of the batch go on."""
-        failed = {name: result.error for name, result in results.items() if result.token_id is None}
+        failed = {name: drawn.error for name, drawn in results.items() if not drawn.token_ids}
         for request_id in failed:
             self._scheduler.finish(request_id, "error")
             self._forget(request_id)
@@ -232,7 +229,7 @@ class LLMEngine:
             for request_id, error in failed.items()
         ]
 
-    def _event(self, update: SequenceUpdate, result: SampledToken) -> TokenEvent:
+    def _event(self, update: SequenceUpdate, drawn: Drawn) -> TokenEvent:
         sequence = update.sequence
         queue_seconds = self._queue_seconds.pop(sequence.request_id, None)
         prompt_logprobs = self._prompt_logprobs.take(sequence.request_id)
@@ -240,8 +237,8 @@ class LLMEngine:
             self._forget(sequence.request_id)
         return TokenEvent(
             request_id=sequence.request_id,
-            token_ids=(update.token_id,),
-            logprobs=() if result.logprob is None else (result.logprob,),
+            token_ids=update.token_ids,
+            logprobs=tuple(drawn.logprobs),
             prompt_logprobs=prompt_logprobs,
             finish_reason=update.finish_reason,
             num_cached_tokens=sequence.num_cached_tokens,
@@ -266,6 +263,8 @@ class LLMEngine:
             prompt_tokens=counters.prompt_tokens,
             cached_prompt_tokens=counters.cached_prompt_tokens,
             generated_tokens=counters.generated_tokens,
+            draft_tokens=counters.draft_tokens,
+            accepted_draft_tokens=counters.accepted_draft_tokens,
             failed_rows=self._failed_rows,
             steps=self._steps,
             step_seconds=self._step_seconds,
@@ -294,6 +293,7 @@ def _build_scheduler(config: EngineConfig, shape: KVCacheShape, count: BlockCoun
         block_size=config.block_size,
         num_blocks=count.num_blocks,
         enable_prefix_caching=config.enable_prefix_caching,
+        max_draft_tokens=config.speculative_ngram,
     )
     return Scheduler(limits=limits, groups=shape.groups, hash_root=os.urandom(32))
 

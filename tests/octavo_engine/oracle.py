@@ -123,8 +123,9 @@ def request(
 def run_until_idle(
     engine: LLMEngine, requests: Sequence[EngineRequest], *, preempting: bool = False
 ) -> dict[str, list[TokenEvent]]:
-    """Add all at once and step to the end, if asked with a preemption after every step.
+    """Add all at once and step to the end, if asked with a preemption after every step that drew a token.
 
+    (Preempted before it draws one, and computed in small chunks, a sequence would never end.)
     Integrity is checked at every step.
     """
     for item in requests:
@@ -132,9 +133,10 @@ def run_until_idle(
         assert refusal is None, refusal
     events: dict[str, list[TokenEvent]] = {item.request_id: [] for item in requests}
     while engine.has_work():
-        for event in engine.step(0.0):
+        drawn = engine.step(0.0)
+        for event in drawn:
             events[event.request_id].append(event)
-        if preempting:
+        if preempting and drawn:
             engine.preempt_newest()
         engine.check_integrity()
     return events

@@ -76,6 +76,13 @@ def add_memory_flags(parser: argparse.ArgumentParser) -> None:
         contract.FLAG_PLANNED_KV_BLOCKS, type=int, metavar="N", help="allocate at most so many blocks"
     )
     group.add_argument(
+        "--speculative-ngram",
+        type=int,
+        default=0,
+        metavar="N",
+        help="guess up to N tokens ahead from what a text repeats, checked in the same step (default 0: off)",
+    )
+    group.add_argument(
         "--memory-limit",
         type=parse_bytes,
         metavar="SIZE",
@@ -164,6 +171,7 @@ def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> E
         planned_kv_blocks=arguments.planned_kv_blocks,
         memory_limit_bytes=arguments.memory_limit,
         max_waiting=arguments.max_waiting,
+        speculative_ngram=arguments.speculative_ngram,
     )
 
 

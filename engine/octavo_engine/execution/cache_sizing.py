@@ -16,6 +16,7 @@ from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.memory import PeakMeter, cgroup_limit_bytes, kv_budget_bytes, require_room_for_blocks
 from octavo_engine.plan_agreement import MeasuredMemory
 from octavo_engine.scheduling.batch_layout import BatchLayout, GroupLayout, SpanLayout
+from octavo_engine.scheduling.scheduler import DRAFTING_ROWS
 
 UNASKED_POOL_BYTES: Final = 4 << 30
 """Of KV cache where neither a limit nor a plan says how much memory is meant for the engine: somebody
@@ -141,8 +142,12 @@ def _measure_step(
     runner = ModelRunner(few_layers, KVCache(shape, num_blocks=1, device=device), device=device)
     num_tokens = min(config.max_num_batched_tokens, model.declared_model_len)
     meter = PeakMeter()
-    runner.run(one_sequence_layout(shape, num_tokens, num_samples=min(config.max_num_seqs, num_tokens)))
+    runner.run(one_sequence_layout(shape, num_tokens, num_samples=min(_most_sample_rows(config), num_tokens)))
     return meter
+
+
+def _most_sample_rows(config: EngineConfig) -> int:
+    return max(config.max_num_seqs, DRAFTING_ROWS if config.speculative_ngram else 0)
 
 
 def one_sequence_layout(shape: KVCacheShape, num_tokens: int, *, num_samples: int) -> BatchLayout:

@@ -1,7 +1,7 @@
 """Where each token of a step comes from and goes to, as plain lists.
 
 Rows are the step's tokens. Sequences that generate (one token each) come first, so that kernels can
-take them as one batch; longer chunks follow, one span each.
+take them as one batch; longer chunks follow, one span each, and so do tokens with drafts behind them.
 
     token 17 of a sequence with block table [7, 3], block size 16:
       block 17 // 16 = 1 → id 3 · offset 17 % 16 = 1 → slot 3 * 16 + 1 = 49
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from octavo_engine.scheduling.kv_groups import KVCacheGroup
 from octavo_engine.scheduling.scheduler import ScheduledSequence
-from octavo_engine.scheduling.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,9 @@ class BatchLayout:
     num_decodes: int
     """Leading rows that are one token of one sequence each."""
     sample_rows: list[int]
-    """Rows whose logits are needed, in the order of `sampled`."""
-    sampled: tuple[Sequence, ...]
+    """Rows whose scores are needed, in the order of `sampled`."""
+    sampled: tuple[ScheduledSequence, ...]
+    """Each with its `num_sample_rows` rows."""
     groups: tuple[GroupLayout, ...]
     first_rows: dict[str, int] = field(default_factory=dict)
     """By request id, the row of its first new token."""
@@ -70,14 +70,19 @@ def build_batch_layout(
         stop = first + item.num_new_tokens
         starts.append(len(token_ids))
         token_ids.extend(item.sequence.token_ids[first:stop])
+        token_ids.extend(item.draft_token_ids)
         positions.extend(range(first, stop))
-    sampling = [(start, item) for start, item in zip(starts, ordered, strict=True) if item.samples]
+    stops = [start + item.num_new_tokens for start, item in zip(starts, ordered, strict=True)]
     return BatchLayout(
         token_ids=token_ids,
         positions=positions,
         num_decodes=sum(item.num_new_tokens == 1 for item in ordered),
-        sample_rows=[start + item.num_new_tokens - 1 for start, item in sampling],
-        sampled=tuple(item.sequence for _, item in sampling),
+        sample_rows=[
+            row
+            for stop, item in zip(stops, ordered, strict=True)
+            for row in range(stop - item.num_sample_rows, stop)
+        ],
+        sampled=tuple(item for item in ordered if item.samples),
         groups=tuple(
             _group_layout(index, group, ordered, starts, block_size) for index, group in enumerate(groups)
         ),

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from octavo_engine.scheduling.admission import (
     Forecast,
@@ -26,6 +27,9 @@ from octavo_engine.scheduling.prefix_cache import PrefixHasher
 from octavo_engine.scheduling.sequence import FinishReason, Sequence
 from octavo_engine.scheduling.sequence_blocks import CacheHit, SequenceBlocks
 
+DRAFTING_ROWS: Final = 32
+"""Rows of a step up to which drafts are added: about where its time begins to grow with its rows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerLimits:
@@ -36,16 +40,30 @@ class SchedulerLimits:
     block_size: int
     num_blocks: int
     enable_prefix_caching: bool = True
+    max_draft_tokens: int = 0
+    """Tokens that a generating sequence may be guessed ahead in a step; 0: no speculation."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSequence:
-    """The next `num_new_tokens` of one sequence."""
+    """The next `num_new_tokens` of one sequence; the last of them are drafts, if it has any."""
 
     sequence: Sequence
     num_new_tokens: int
     samples: bool
-    """Whether its last computed token is its last token, so that a new one is drawn."""
+    """Whether all its tokens are computed then, so that a new one is drawn."""
+    draft_token_ids: tuple[int, ...] = ()
+    """Guesses at the tokens to be drawn: computed with the rest, kept as far as they are right."""
+
+    @property
+    def num_own_tokens(self) -> int:
+        """New tokens that are the sequence's, and no guesses."""
+        return self.num_new_tokens - len(self.draft_token_ids)
+
+    @property
+    def num_sample_rows(self) -> int:
+        """Rows whose scores are needed: of its last token, and of each draft."""
+        return 1 + len(self.draft_token_ids) if self.samples else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +71,8 @@ class SequenceUpdate:
     """What a recorded step did to one sequence."""
 
     sequence: Sequence
-    token_id: int
+    token_ids: tuple[int, ...]
+    """One, and the drafts before it that were right."""
     finish_reason: FinishReason | None
 
 
@@ -67,6 +86,8 @@ class SchedulerCounters:
     prompt_tokens: int = 0
     cached_prompt_tokens: int = 0
     generated_tokens: int = 0
+    draft_tokens: int = 0
+    accepted_draft_tokens: int = 0
 
 
 class Scheduler:
@@ -149,7 +170,8 @@ class Scheduler:
                 scheduled.append(_scheduled(sequence, chunk))
                 budget -= chunk
         if self.counters.preemptions == preemptions_before:
-            self._admit(scheduled, budget)
+            budget = self._admit(scheduled, budget)
+            self._add_drafts(scheduled, budget)
         return tuple(scheduled)
 
     def _make_room(self, sequence: Sequence, chunk: int) -> bool:
@@ -177,10 +199,31 @@ class Scheduler:
         self.waiting.appendleft(sequence)
         self.counters.preemptions += 1
 
+    def _add_drafts(self, scheduled: list[ScheduledSequence], budget: int) -> None:
+        """Let sequences that generate get several tokens ahead, where that takes nothing from others.
+
+        All have their tokens and blocks already; drafts get what is left, oldest sequence first, and
+        give back the blocks that they do not keep. Nobody is preempted for them.
+        """
+        room = min(budget, DRAFTING_ROWS - sum(item.num_new_tokens for item in scheduled))
+        for index, item in enumerate(scheduled):
+            sequence = item.sequence
+            if not item.samples or sequence.num_output_tokens == 0:
+                continue
+            drafts = sequence.draft(most=min(room, self.limits.max_draft_tokens))
+            if drafts and self._blocks.grow(sequence, sequence.num_tokens + len(drafts)):
+                num_new_tokens = item.num_new_tokens + len(drafts)
+                scheduled[index] = replace(item, num_new_tokens=num_new_tokens, draft_token_ids=drafts)
+                self.counters.draft_tokens += len(drafts)
+                room -= len(drafts)
+
     # Admission ----------------------------------------------------------------------------------
 
-    def _admit(self, scheduled: list[ScheduledSequence], budget: int) -> None:
-        """Start waiting sequences, oldest first and never one past another, while there is room."""
+    def _admit(self, scheduled: list[ScheduledSequence], budget: int) -> int:
+        """Start waiting sequences, oldest first and never one past another, while there is room.
+
+        Gives what is left of the budget.
+        """
         pending = self._pending_hashes(scheduled)
         while self.waiting and budget > 0 and len(self.running) < self.limits.max_num_seqs:
             sequence = self.waiting[0]
@@ -194,6 +237,7 @@ class Scheduler:
             scheduled.append(_scheduled(sequence, chunk))
             pending |= self._blocks.hashes_touched_by(sequence, chunk)
             budget -= chunk
+        return budget
 
     def _pending_hashes(self, scheduled: SequenceOf[ScheduledSequence]) -> set[bytes]:
         pending: set[bytes] = set()
@@ -245,17 +289,26 @@ class Scheduler:
     # Results ------------------------------------------------------------------------------------
 
     def record(
-        self, scheduled: SequenceOf[ScheduledSequence], sampled: Mapping[str, int]
+        self, scheduled: SequenceOf[ScheduledSequence], drawn: Mapping[str, SequenceOf[int]]
     ) -> list[SequenceUpdate]:
-        """Note what a step computed and drew; sequences that reached an end are finished."""
+        """Note what a step computed and drew; sequences that reached an end are finished.
+
+        `drawn` has for each sequence that samples the drafts that were right, and one token more.
+        """
         updates: list[SequenceUpdate] = []
         for item in scheduled:
             sequence = item.sequence
             if sequence.state != "running":
                 continue
-            self._advance(sequence, item.num_new_tokens)
-            if item.samples:
-                updates.append(self._append(sequence, sampled[sequence.request_id]))
+            tokens = tuple(drawn[sequence.request_id]) if item.samples else ()
+            accepted = tokens[:-1]
+            assert accepted == item.draft_token_ids[: len(accepted)], f"{accepted} were not drafted"
+            sequence.token_ids.extend(accepted)
+            self._advance(sequence, item.num_own_tokens + len(accepted))
+            if item.draft_token_ids:
+                self._blocks.trim(sequence)
+            if tokens:
+                updates.append(self._append(sequence, tokens))
         return updates
 
     def _advance(self, sequence: Sequence, num_new_tokens: int) -> None:
@@ -267,13 +320,15 @@ class Scheduler:
         self._blocks.register_full(sequence)
         self._blocks.release_passed(sequence)
 
-    def _append(self, sequence: Sequence, token_id: int) -> SequenceUpdate:
-        sequence.token_ids.append(token_id)
-        self.counters.generated_tokens += 1
-        reason = sequence.end_after(token_id)
+    def _append(self, sequence: Sequence, tokens: tuple[int, ...]) -> SequenceUpdate:
+        """Note drawn tokens, of which all but the last are in the text already and ended nothing."""
+        sequence.token_ids.append(tokens[-1])
+        self.counters.generated_tokens += len(tokens)
+        self.counters.accepted_draft_tokens += len(tokens) - 1
+        reason = sequence.end_after(tokens[-1])
         if reason is not None:
             self.finish(sequence.request_id, reason)
-        return SequenceUpdate(sequence, token_id, reason)
+        return SequenceUpdate(sequence, tokens, reason)
 
     def check_integrity(self) -> None:
         """Assert that blocks, tables and queues agree; costs a pass over all blocks."""

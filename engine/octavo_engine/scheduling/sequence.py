@@ -7,7 +7,10 @@ last token but one is computed produces a new one. After a preemption it chases 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
+
+from octavo_engine.scheduling.ngram_drafts import NGramIndex
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 SequenceState = Literal["waiting", "running", "finished"]
@@ -47,6 +50,7 @@ class Sequence:
     """For each group, leading table entries that are null because the window left them."""
     block_hashes: list[bytes] = field(default_factory=list)
     num_registered_blocks: int = 0
+    ngrams: NGramIndex = field(default_factory=NGramIndex)
     finish_reason: FinishReason | None = None
 
     @property
@@ -63,6 +67,14 @@ class Sequence:
     def num_uncomputed_tokens(self) -> int:
         """1 while it generates, more while it is behind."""
         return len(self.token_ids) - self.num_computed_tokens
+
+    def draft(self, *, most: int) -> tuple[int, ...]:
+        """A guess at the tokens after the next step's: never one that ends it, nor as many as end it."""
+        most = min(most, self.stop.max_tokens - self.num_output_tokens - 1)
+        if most <= 0:
+            return ()
+        guess = self.ngrams.continuation(self.token_ids, most=most)
+        return tuple(takewhile(lambda token_id: token_id not in self.stop.stop_token_ids, guess))
 
     def end_after(self, token_id: int) -> FinishReason | None:
         """The reason to end, if the token just appended is the last."""

@@ -108,6 +108,13 @@ class SequenceBlocks:
             table.extend(self._pool.allocate(count))
         return True
 
+    def trim(self, sequence: Sequence) -> None:
+        """Give back the blocks that hold no computed token: those of drafts that were wrong."""
+        needed = -(-sequence.num_computed_tokens // self._block_size)
+        for table in sequence.block_tables:
+            self._pool.release(reversed(table[needed:]))
+            del table[needed:]
+
     def free(self, sequence: Sequence) -> None:
         """Give back all blocks, tails first, so that the starts stay cached longest."""
         for table in sequence.block_tables:

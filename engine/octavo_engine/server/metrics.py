@@ -80,6 +80,12 @@ class EngineCollector(Collector):
         yield self._counter(
             contract.CACHED_PROMPT_TOKENS, "Prompt tokens found in the cache.", stats.cached_prompt_tokens
         )
+        yield self._counter(
+            contract.DRAFT_TOKENS, "Tokens guessed by speculation and computed.", stats.draft_tokens
+        )
+        yield self._counter(
+            contract.ACCEPTED_DRAFT_TOKENS, "Guessed tokens that were right.", stats.accepted_draft_tokens
+        )
         yield self._counter(contract.STEPS, "Engine steps.", stats.steps)
         yield self._counter(contract.STEP_SECONDS, "Time in engine steps.", stats.step_seconds)
         yield self._blocks(stats)

@@ -13,7 +13,13 @@ from hashlib import blake2b
 
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
 from octavo_engine.scheduling.kv_groups import KVCacheGroup
-from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
+from octavo_engine.scheduling.scheduler import (
+    DRAFTING_ROWS,
+    ScheduledSequence,
+    Scheduler,
+    SchedulerLimits,
+    SequenceUpdate,
+)
 from octavo_engine.scheduling.sequence import Sequence, StopConditions
 
 VOCABULARY = 4
@@ -34,6 +40,21 @@ def continuation(prompt: SequenceOf[int], salt: str, count: int) -> list[int]:
     return text[len(prompt) :]
 
 
+def text_with_drafts(item: ScheduledSequence) -> list[int]:
+    """What the sequence would be if all its drafts were right."""
+    return [*item.sequence.token_ids, *item.draft_token_ids]
+
+
+def draw(item: ScheduledSequence) -> list[int]:
+    """The next token, and those after it while the drafts are right."""
+    drawn: list[int] = []
+    for draft in (*item.draft_token_ids, None):
+        drawn.append(next_token([*item.sequence.token_ids, *drawn], item.sequence.salt))
+        if drawn[-1] != draft:
+            break
+    return drawn
+
+
 def build_scheduler(
     *,
     num_blocks: int = 16,
@@ -42,6 +63,7 @@ def build_scheduler(
     max_num_seqs: int = 8,
     groups: SequenceOf[KVCacheGroup] = (KVCacheGroup(layers=(0,)),),
     caching: bool = True,
+    drafts: int = 0,
 ) -> Scheduler:
     """A small scheduler."""
     limits = SchedulerLimits(
@@ -50,6 +72,7 @@ def build_scheduler(
         block_size=block_size,
         num_blocks=num_blocks,
         enable_prefix_caching=caching,
+        max_draft_tokens=drafts,
     )
     return Scheduler(limits=limits, groups=groups, hash_root=b"root")
 
@@ -88,15 +111,12 @@ class SimulatedEngine:
             scheduled, groups=self.scheduler.groups, block_size=self.scheduler.limits.block_size
         )
         self._compute(scheduled, layout)
-        sampled = {
-            item.sequence.request_id: next_token(item.sequence.token_ids, item.sequence.salt)
-            for item in scheduled
-            if item.samples
-        }
-        updates = self.scheduler.record(scheduled, sampled)
+        drawn = {item.sequence.request_id: draw(item) for item in scheduled if item.samples}
+        updates = self.scheduler.record(scheduled, drawn)
         for update in updates:
-            self.outputs[update.sequence.request_id].append(update.token_id)
+            self.outputs[update.sequence.request_id].extend(update.token_ids)
         self.scheduler.check_integrity()
+        self._check_waste()
         return updates
 
     def run_until_idle(self, *, max_steps: int = 10_000) -> int:
@@ -112,10 +132,21 @@ class SimulatedEngine:
         assert tokens <= self.scheduler.limits.max_num_batched_tokens, f"{tokens} tokens in a step"
         assert len(self.scheduler.running) <= self.scheduler.limits.max_num_seqs
         assert all(item.num_new_tokens > 0 for item in scheduled)
+        if any(item.draft_token_ids for item in scheduled):
+            assert tokens <= DRAFTING_ROWS, f"drafts make a step of {tokens} rows"
         in_flight = [*self.scheduler.running, *self.scheduler.waiting]
         if in_flight:
             oldest = min(in_flight, key=lambda sequence: sequence.order)
             assert oldest in [item.sequence for item in scheduled], "the oldest sequence does not progress"
+
+    def _check_waste(self) -> None:
+        """Tables end with the block of the last computed token: also wrong drafts left none behind."""
+        size = self.scheduler.limits.block_size
+        for sequence in self.scheduler.running:
+            for table in sequence.block_tables:
+                assert len(table) == -(-sequence.num_computed_tokens // size), (
+                    f"{sequence.request_id}: {table}"
+                )
 
     def _compute(self, scheduled: SequenceOf[ScheduledSequence], layout: BatchLayout) -> None:
         """Write the step's slots, then look at all that each new token attends to."""
@@ -127,7 +158,7 @@ class SimulatedEngine:
             assert not written & set(slots), "two groups write one slot"
             written |= set(slots)
             for span, item in zip(group.spans, by_size, strict=True):
-                text, first = item.sequence.token_ids, item.sequence.num_computed_tokens
+                text, first = text_with_drafts(item), item.sequence.num_computed_tokens
                 for offset in range(span.num_new_tokens):
                     self.memory[(group_index, slots[span.start + offset])] = self._content(
                         group_index, item, text[: first + offset + 1]
@@ -141,7 +172,7 @@ class SimulatedEngine:
                 for position in range(max(0, first), last + 1):
                     index = position - span.first_position
                     slot = span.block_ids[index // size] * size + index % size
-                    expected = self._content(group_index, item, item.sequence.token_ids[: position + 1])
+                    expected = self._content(group_index, item, text_with_drafts(item)[: position + 1])
                     found = self.memory.get((group_index, slot))
                     assert found == expected, f"{item.sequence.request_id}: position {position} is {found}"
 

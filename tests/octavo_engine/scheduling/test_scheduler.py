@@ -118,6 +118,18 @@ def test_running_sequence_is_counted_at_its_window_and_not_at_its_prompts_chunks
     assert chunks(engine.scheduler) == {"0": 1, "1": 39}
 
 
+def test_drafts_take_only_what_all_others_leave_of_the_budget() -> None:
+    engine = simulated(num_blocks=16, budget=8, drafts=4, caching=False)
+    engine.add([0, 1] * 4, max_tokens=12)
+    engine.step()
+    sequence = engine.scheduler.running[0]
+    sequence.token_ids[-1] = 0  # as if the text repeated itself
+    engine.add([2] * 5, max_tokens=2)
+    [first, second] = engine.scheduler.schedule()
+    assert (first.num_own_tokens, first.draft_token_ids) == (1, (1, 0))
+    assert (second.num_new_tokens, second.draft_token_ids) == (5, ())
+
+
 def test_finish_of_an_unknown_request_does_nothing() -> None:
     assert build_scheduler().finish("never heard of", "abort") is None
 

@@ -41,6 +41,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_num_seqs=st.integers(1, 6),
         groups=GROUPS,
         caching=st.booleans(),
+        drafts=st.sampled_from([0, 1, 5]),
         past=st.sampled_from([0, 0, 8]),
     )
     def build(
@@ -52,6 +53,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_num_seqs: int,
         groups: tuple[KVCacheGroup, ...],
         caching: bool,
+        drafts: int,
         past: int,
     ) -> None:
         self.scheduler = build_scheduler(
@@ -61,6 +63,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             max_num_seqs=max_num_seqs,
             groups=groups,
             caching=caching,
+            drafts=drafts,
         )
         self.engine = SimulatedEngine(self.scheduler)
         self.capacity = self.scheduler.capacity_tokens(limit=200)
@@ -102,6 +105,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         self.engine.run_until_idle()
         event(f"preempted: {self.scheduler.counters.preemptions > 0}")
+        event(f"right drafts: {self.scheduler.counters.accepted_draft_tokens > 0}")
         event(f"cache hits: {self.scheduler.counters.cached_prompt_tokens > 0}")
         counts = self.scheduler.pool.counts
         assert counts.referenced == 0 and counts.free + counts.cached == counts.total
@@ -114,11 +118,14 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert output == expected, f"request {name}"
 
 
-@pytest.mark.parametrize("caching", [True, False])
-def test_scheduler_keeps_its_laws_over_many_random_requests(caching: bool) -> None:
+@pytest.mark.parametrize("drafts", [0, 4], ids=["plain", "drafting"])
+@pytest.mark.parametrize("caching", [True, False], ids=["cached", "uncached"])
+def test_scheduler_keeps_its_laws_over_many_random_requests(caching: bool, drafts: int) -> None:
     random = Random(5)
     groups = (FULL, KVCacheGroup(layers=(1,), window=6))
-    engine = SimulatedEngine(build_scheduler(num_blocks=40, budget=12, groups=groups, caching=caching))
+    engine = SimulatedEngine(
+        build_scheduler(num_blocks=40, budget=12, groups=groups, caching=caching, drafts=drafts)
+    )
     asked: dict[str, tuple[list[int], int]] = {}
     aborted: set[str] = set()
     while len(asked) < 400 or engine.scheduler.has_work():
@@ -138,6 +145,7 @@ def test_scheduler_keeps_its_laws_over_many_random_requests(caching: bool) -> No
     counters = engine.scheduler.counters
     assert counters.preemptions > 0
     assert (counters.cached_prompt_tokens > 0) == caching
+    assert (counters.draft_tokens > counters.accepted_draft_tokens > 0) == (drafts > 0)
     assert engine.scheduler.pool.counts.referenced == 0
     for name in asked.keys() - aborted:
         prompt, max_tokens = asked[name]

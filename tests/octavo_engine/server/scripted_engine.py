@@ -107,6 +107,8 @@ class ScriptedEngine:
             prompt_tokens=sum(len(request.prompt_token_ids) for request in self.requests),
             cached_prompt_tokens=0,
             generated_tokens=self.num_generated,
+            draft_tokens=0,
+            accepted_draft_tokens=0,
             failed_rows=0,
             steps=self.num_steps,
             step_seconds=self.num_steps * self.step_seconds,
