@@ -6,10 +6,15 @@ The client is synchronous and runs in threads. No token is ever sent: the operat
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final
+from urllib.parse import quote
 
-from huggingface_hub import HfApi, hf_hub_url
+from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -19,14 +24,29 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.utils._http import get_session, hf_raise_for_status
+from huggingface_hub.utils._validators import validate_repo_id
 
 from octavo import engine_contract as contract
+from octavo_operator.decide.pinning import is_commit
 from octavo_operator.decide.target import Refusal
 
 TIMEOUT_SECONDS: Final = 10.0
+"""For a connection, and between two parts of an answer."""
+DEADLINE_SECONDS: Final = 30.0
+"""For a whole answer."""
+MOST_AT_ONCE: Final = 32
+MAX_INFO_BYTES: Final = 16 * 2**20
+MAX_CONFIG_BYTES: Final = 2**20
+"""The largest that are published, with a list of quantized modules, take some 100 kB."""
+HEADERS: Final = {"Accept-Encoding": "identity"}
+"""A short answer that unpacks to a long one is of no use here."""
 CONFIG_FILE: Final = "config.json"
 Config = Mapping[str, object]
-ResultT = TypeVar("ResultT")
+
+
+class BadAnswer(Exception):
+    """A success by its number, and not what a hub says: a proxy's page, another program, half an answer."""
+
 
 # The HTTP library under the hub's client differs between its versions; the bases of the client's own error
 # are that library's error and OSError.
@@ -34,6 +54,7 @@ HUB_ERRORS: Final[tuple[type[Exception], ...]] = (
     *(base for base in HfHubHTTPError.__bases__ if issubclass(base, Exception)),
     EntryNotFoundError,
     ValueError,
+    BadAnswer,
 )
 
 
@@ -41,38 +62,75 @@ class Hub:
     """A hub at one address."""
 
     def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint or None
-        self._api = HfApi(endpoint=self._endpoint, token=False)
+        self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="hub")
 
     async def resolve(self, repository: str, revision: str) -> str | Refusal:
         """The commit that the words stand for now."""
 
         def ask() -> str:
-            commit = self._api.model_info(repository, revision=revision, timeout=TIMEOUT_SECONDS).sha
-            if commit is None:
-                raise ValueError("the hub gave no commit")
-            return commit
+            validate_repo_id(repository)
+            words = f"{quote(repository)}/revision/{quote(revision, safe='')}"
+            # "expand" leaves out the list of files, which may be long.
+            return read_commit(fetch(f"{self._endpoint}/api/models/{words}?expand=sha", MAX_INFO_BYTES))
 
-        return await _answer(ask, f"{repository} at {revision}")
+        return await self._answer(ask, f"{repository} at {revision}")
 
-    async def read_config(self, repository: str, commit: str) -> Config | Refusal:
-        def ask() -> Config:
+    async def read_config(self, repository: str, commit: str) -> str | Refusal:
+        """The text of a JSON object."""
+
+        def ask() -> str:
+            validate_repo_id(repository)
             url = hf_hub_url(repository, CONFIG_FILE, revision=commit, endpoint=self._endpoint)
-            response = get_session().get(url, timeout=TIMEOUT_SECONDS, follow_redirects=True)
-            hf_raise_for_status(response)
-            config = response.json()
-            if not isinstance(config, dict):
-                raise ValueError(f"{CONFIG_FILE} is no JSON object")
-            return config
+            text = fetch(url, MAX_CONFIG_BYTES)
+            parse_object(text)
+            return text
 
-        return await _answer(ask, f"{CONFIG_FILE} of {repository} at {commit}")
+        return await self._answer(ask, f"{CONFIG_FILE} of {repository} at {commit}")
+
+    async def _answer(self, ask: Callable[[], str], what: str) -> str | Refusal:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except HUB_ERRORS as error:
+            return replace(refusal_for(error, what), at_hub=True)
 
 
-async def _answer(ask: Callable[[], ResultT], what: str) -> ResultT | Refusal:
+def fetch(url: str, most_bytes: int) -> str:
+    """The answer as text; neither a trickle nor a flood holds the caller up for long."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    data = bytearray()
+    with get_session().stream(
+        "GET", url, headers=HEADERS, timeout=TIMEOUT_SECONDS, follow_redirects=True
+    ) as response:
+        for chunk in response.iter_bytes():
+            data += chunk
+            if len(data) > most_bytes:
+                raise BadAnswer(f"the answer is longer than {most_bytes} bytes")
+            if time.monotonic() > deadline:
+                raise BadAnswer(f"the answer took longer than {DEADLINE_SECONDS:.0f} s")
+        hf_raise_for_status(response)
+    return data.decode(errors="replace")
+
+
+def read_commit(text: str) -> str:
     try:
-        return await asyncio.to_thread(ask)
-    except HUB_ERRORS as error:
-        return refusal_for(error, what)
+        commit = parse_object(text).get("sha")
+    except ValueError as error:
+        raise BadAnswer(str(error)) from error
+    if not isinstance(commit, str) or not is_commit(commit):
+        raise BadAnswer(f"its answer names no commit ({str(commit)[:60]!r})")
+    return commit
+
+
+def parse_object(text: str) -> Config:
+    """Raises ValueError for anything but a JSON object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is no JSON object")
+    return value
 
 
 def refusal_for(error: Exception, what: str) -> Refusal:
@@ -84,7 +142,7 @@ def refusal_for(error: Exception, what: str) -> Refusal:
     | no such branch, tag or commit                 | `RevisionNotFound`   | no                 |
     | no such file                                  | `FileMissing`        | no                 |
     | an impossible name or a malformed file        | `InvalidConfig`      | no                 |
-    | nothing, or that it is out of order           | `HubUnavailable`     | yes                |
+    | nothing, nonsense, or that it is out of order | `HubUnavailable`     | yes                |
     """
     match error:
         case GatedRepoError():
@@ -103,6 +161,12 @@ def refusal_for(error: Exception, what: str) -> Refusal:
             return Refusal(reason=contract.REASON_GATED, message=text)
         case HFValidationError():
             return Refusal(reason=contract.REASON_REPO_NOT_FOUND, message=f"{what}: {error}")
+        case BadAnswer():
+            text = f"{what}: the hub answers with nonsense: {error}"
+            return Refusal(reason=contract.REASON_HUB_UNAVAILABLE, message=text, lasting=False)
+        case HfHubHTTPError() if error.response is not None and error.response.status_code == 429:
+            text = f"{what}: the hub takes no more requests for now (429)"
+            return Refusal(reason=contract.REASON_HUB_UNAVAILABLE, message=text, lasting=False)
         case ValueError() if not isinstance(error, HfHubHTTPError):
             return Refusal(reason="InvalidConfig", message=f"{what}: {error}")
         case _:

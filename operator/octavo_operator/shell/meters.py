@@ -21,9 +21,6 @@ class Meters:
         self.writes = Counter(
             "octavo_operator_writes_total", "Writes to the API server.", ["kind"], registry=self.registry
         )
-        self.hub_requests = Counter(
-            "octavo_operator_hub_requests_total", "Questions to the hub.", ["answer"], registry=self.registry
-        )
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
         """A gauge that is read when it is asked for."""

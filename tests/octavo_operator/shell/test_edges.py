@@ -48,7 +48,7 @@ def test_hub_resolves_branch_tag_and_commit_to_one_commit(hub_store: tuple[HubSt
 
     words = ("main", "v1", first)
     assert [asyncio.run(hub.resolve(REPO, word)) for word in words] == [second, first, first]
-    assert asyncio.run(hub.read_config(REPO, first)) == {"a": 1}
+    assert asyncio.run(hub.read_config(REPO, first)) == '{"a": 1}'
 
 
 def test_hub_refuses_with_its_reason(hub_store: tuple[HubStore, Hub]) -> None:
@@ -159,7 +159,7 @@ def test_cache_keeps_the_newest_version() -> None:
     cache = Cache()
     for version in (5, 9, 7):
         cache.put(DEPLOYMENTS, body("chat-a", version=version))
-    known = cache.child(DEPLOYMENTS, KEY, "chat-a")
+    known = cache.find(DEPLOYMENTS, OWNER.namespace, "chat-a")
     assert known is not None
     assert known["metadata"]["resourceVersion"] == "9"
     assert "managedFields" not in known["metadata"]
@@ -169,7 +169,7 @@ def test_cache_drops_only_the_object_that_was_deleted() -> None:
     cache = Cache()
     cache.put(DEPLOYMENTS, body("chat-a", version=9, uid="new"))
     cache.drop(DEPLOYMENTS, body("chat-a", version=8, uid="old"))
-    assert cache.child(DEPLOYMENTS, KEY, "chat-a") is not None
+    assert cache.find(DEPLOYMENTS, OWNER.namespace, "chat-a") is not None
     cache.drop(DEPLOYMENTS, body("chat-a", version=10, uid="new"))
     assert cache.size() == 0
 
