@@ -1,6 +1,13 @@
-"""Does the cluster hold what we want? Only fields that we set are compared: the rest is not ours."""
+"""Does the cluster hold what we want? Only fields that we set are compared: the rest is not ours.
+
+Lists must be as long as ours, and selectors exactly ours: one more label in it, and a Service selects no pod.
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+EXACT_PATHS: Final = frozenset({"spec.selector"})
 
 
 def difference(desired: object, observed: object, path: str = "") -> str | None:
@@ -12,6 +19,8 @@ def difference(desired: object, observed: object, path: str = "") -> str | None:
     if isinstance(desired, dict):
         if not isinstance(observed, dict):
             return path or "."
+        if path in EXACT_PATHS and observed.keys() - desired.keys():
+            return path
         fields = (difference(desired[key], observed.get(key), _join(path, key)) for key in desired)
         return next((found for found in fields if found is not None), None)
     if isinstance(desired, list):

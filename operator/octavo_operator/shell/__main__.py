@@ -17,11 +17,12 @@ from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
-from octavo_operator.shell.kube import Kube, connect
+from octavo_operator.shell.kube import ApiUnreachable, Kube, connect
 from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
+from octavo_operator.shell.resync import Resync
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
@@ -49,13 +50,18 @@ async def run(settings: Settings) -> None:
     meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
     meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
     meters.serve(settings.metrics_address)
-    registry = build_registry(cache, queue)
+    resync = Resync(kube=kube, cache=cache, queue=queue, namespace=settings.watch_namespace)
+    registry = build_registry(cache, queue, on_listed=resync.ask)
+    background: list[asyncio.Task[None]] = []
 
     async def start(**_: object) -> None:
         await wait_for_definition(kube)
         workers.start()
+        background.append(asyncio.create_task(resync.run(), name="resync"))
 
     async def stop(**_: object) -> None:
+        for task in background:
+            task.cancel()
         await workers.stop()
         await scraper.close()
         await kube.close()
@@ -74,9 +80,17 @@ async def run(settings: Settings) -> None:
 
 async def wait_for_definition(kube: Kube) -> None:
     """kopf looks up once what the API server serves; the definition may be installed a moment later."""
-    while not await kube.serves(INFERENCE_SERVICES):
+    while not await is_defined(kube):
         logger.warning("the API server does not serve InferenceServices yet; is the CRD installed?")
         await asyncio.sleep(CRD_WAIT_SECONDS)
+
+
+async def is_defined(kube: Kube) -> bool:
+    try:
+        return await kube.serves(INFERENCE_SERVICES)
+    except ApiUnreachable as error:
+        logger.warning("the API server does not answer: %s", error)
+        return False
 
 
 def main() -> int:

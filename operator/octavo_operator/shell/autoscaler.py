@@ -51,12 +51,15 @@ class Autoscaler:
         serving = world.deployments.get(world.selected or "")
         wanted = target.revision.hash if target.revision else world.selected
         stored = world.revisions.get(world.selected or "")
+        said = world.status.autoscaling
+        # Somebody deleted the Deployment: its size is still what was last decided.
+        lost = said.desired_replicas if said is not None else fewest
         return LoadView(
             readings=await self._scraper.read(
                 (pod for pod in pods if pod.ready and pod.address), world.spec.routing.port
             ),
             starting=sum(not pod.ready for pod in pods),
-            replicas=serving.wanted if serving else fewest,
+            replicas=serving.wanted if serving else lost,
             planned_max_sequences=stored.revision.plan.max_sequences if stored else 1,
             in_rollout=wanted != world.selected,
         )

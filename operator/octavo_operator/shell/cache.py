@@ -1,7 +1,8 @@
 """What the watches have told us: our objects, and their children by owner.
 
 The answers to our own writes go in as well, so that a pass never decides on what it has just changed.
-An older version never replaces a newer one.
+An older version never replaces a newer one, and nothing brings back what was seen to be deleted: the
+answer to a write may be read after the deletion that followed it.
 """
 
 from __future__ import annotations
@@ -28,37 +29,69 @@ UNREAD: Final = ("managedFields",)
 """Parts of metadata that nothing here reads and that are large."""
 
 
+REMEMBERED_DELETIONS: Final = 4096
+"""Far more than can be deleted while the answer to one write is under way."""
+Place = tuple[str, str, str]
+"""Kind, namespace and name of an object."""
+
+
 class Cache:
     """Bodies by kind and owner; used by one thread."""
 
     def __init__(self) -> None:
         self._bodies: dict[tuple[str, Key], dict[str, Body]] = {}
+        self._owners: dict[Place, Key] = {}
+        self._deleted: dict[str, int] = {}
 
-    def put(self, kind: Kind, body: Body) -> None:
-        bodies = self._bodies.setdefault((kind.name, key_of(kind, body)), {})
-        known = bodies.get(body["metadata"]["name"])
-        if known is None or version_of(body) >= version_of(known) or uid_of(body) != uid_of(known):
-            bodies[body["metadata"]["name"]] = trimmed(body)
+    def put(self, kind: Kind, body: Body) -> Key | None:
+        """The key that the object belonged to so far, if a changed label gave it to another."""
+        key, name = key_of(kind, body), body["metadata"]["name"]
+        known = self.find(kind, key[0], name)
+        is_older = known is not None and version_of(body) < version_of(known)
+        if is_older or version_of(body) <= self._deleted.get(uid_of(body), -1):
+            return None
+        before = self.forget(kind, key[0], name)
+        self._bodies.setdefault((kind.name, key), {})[name] = trimmed(body)
+        self._owners[kind.name, key[0], name] = key
+        return before if before != key else None
 
-    def drop(self, kind: Kind, body: Body) -> None:
-        """Unless another object of the same name is there already."""
-        place = (kind.name, key_of(kind, body))
-        name = body["metadata"]["name"]
-        known = self._bodies.get(place, {}).get(name)
-        if known is not None and uid_of(known) == uid_of(body):
-            self.forget(kind, place[1], name)
+    def drop(self, kind: Kind, body: Body) -> Key | None:
+        """The key that lost the object; None if another object of the same name is there already."""
+        uid, name, namespace = uid_of(body), body["metadata"]["name"], body["metadata"]["namespace"]
+        self._deleted[uid] = version_of(body)
+        if len(self._deleted) > REMEMBERED_DELETIONS:
+            del self._deleted[next(iter(self._deleted))]
+        known = self.find(kind, namespace, name)
+        if known is None or uid_of(known) != uid:
+            return None
+        return self.forget(kind, namespace, name)
 
-    def forget(self, kind: Kind, key: Key, name: str) -> None:
-        bodies = self._bodies.get((kind.name, key), {})
-        bodies.pop(name, None)
+    def forget(self, kind: Kind, namespace: str, name: str) -> Key | None:
+        """The key that it belonged to."""
+        key = self._owners.pop((kind.name, namespace, name), None)
+        if key is None:
+            return None
+        bodies = self._bodies[kind.name, key]
+        del bodies[name]
         if not bodies:
-            self._bodies.pop((kind.name, key), None)
+            del self._bodies[kind.name, key]
+        return key
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Body | None:
+        key = self._owners.get((kind.name, namespace, name))
+        return self._bodies[kind.name, key][name] if key is not None else None
+
+    def bodies(self, kind: Kind) -> list[Body]:
+        """All of one kind."""
+        return [
+            body
+            for (name, _), bodies in self._bodies.items()
+            if name == kind.name
+            for body in bodies.values()
+        ]
 
     def service(self, key: Key) -> Body | None:
-        return self._bodies.get((INFERENCE_SERVICES.name, key), {}).get(key[1])
-
-    def child(self, kind: Kind, key: Key, name: str) -> Body | None:
-        return self._bodies.get((kind.name, key), {}).get(name)
+        return self.find(INFERENCE_SERVICES, *key)
 
     def children(self, key: Key, uid: str) -> Children:
         """Those that this very object owns, and the pods that its Deployments' pods are labelled as."""
@@ -75,7 +108,7 @@ class Cache:
         return tuple(body for body in bodies if owner_uid(body) == uid)
 
     def size(self) -> int:
-        return sum(map(len, self._bodies.values()))
+        return len(self._owners)
 
 
 def key_of(kind: Kind, body: Body) -> Key:

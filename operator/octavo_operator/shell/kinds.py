@@ -18,8 +18,10 @@ class Kind:
     plural: str
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
+        """Without a namespace: objects of all of them."""
         root = f"/apis/{self.group}" if self.group else "/api"
-        parts = (root, self.version, "namespaces", namespace, self.plural, name, subresource)
+        place = f"namespaces/{namespace}" if namespace else ""
+        parts = (root, self.version, place, self.plural, name, subresource)
         return "/".join(part for part in parts if part)
 
 

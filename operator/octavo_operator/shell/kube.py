@@ -8,6 +8,7 @@ import os
 from datetime import datetime
 from typing import Any, Final
 
+import aiohttp
 from kubernetes.aio import client, config
 
 from octavo_operator.api import names
@@ -17,14 +18,24 @@ from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.kinds import EVENTS, INFERENCE_SERVICES, KINDS_BY_NAME, Kind
 
 APPLY_CONTENT_TYPE: Final = "application/apply-patch+yaml"
+MERGE_CONTENT_TYPE: Final = "application/merge-patch+json"
 JSON_CONTENT_TYPE: Final = "application/json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Asks for the metadata of listed objects alone."""
 REQUEST_TIMEOUT_SECONDS: Final = 30
 MAX_EVENT_MESSAGE: Final = 1024
-"""Longer ones are refused by the API server."""
+"""Bytes; longer ones are refused by the API server."""
+PASSING_STATUSES: Final = (401, 409, 429)
+"""A token that has just expired, a conflict, too many requests."""
+WEBHOOK: Final = "failed calling webhook"
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 Body = dict[str, Any]
 
 logger = logging.getLogger(__name__)
+
+
+class ApiUnreachable(Exception):
+    """No answer of the API server, or none in time."""
 
 
 class ApiRefused(Exception):
@@ -35,6 +46,8 @@ class ApiRefused(Exception):
         self.status = status
         self.in_vain = NAMESPACE_TERMINATING in causes
         """Nothing can be made in a namespace that is being deleted, nor need it be."""
+        self.is_passing = status in PASSING_STATUSES or (status >= 500 and WEBHOOK not in message)
+        """It says nothing about what was asked; another try may do. A webhook's failure is told the user."""
 
 
 def read_refusal(status: int, data: bytes) -> ApiRefused:
@@ -94,6 +107,25 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         return await self._request("PATCH", path, body=body, query=query, content_type=APPLY_CONTENT_TYPE)
 
+    async def overwrite(self, manifest: Manifest) -> Body:
+        """Lists of the manifest replace what is stored; an apply would leave in what others added."""
+        metadata = manifest["metadata"]
+        path = KINDS_BY_NAME[manifest["kind"]].path(metadata["namespace"], metadata["name"])
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._request("PATCH", path, body=manifest, query=query, content_type=MERGE_CONTENT_TYPE)
+
+    async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> list[Body]:
+        """Bodies without spec and status; of all namespaces if none is named."""
+        query = {"labelSelector": selector} if selector else {}
+        answer = await self._request("GET", kind.path(namespace), query=query, accept=METADATA_LIST)
+        return list(answer.get("items", ()))
+
+    async def read_listed(self, kind: Kind, namespace: str, name: str, *, selector: str) -> Body | None:
+        """With the right to list alone, which is all that we have on kinds that we never write."""
+        query = {"fieldSelector": f"metadata.name={name}", "labelSelector": selector}
+        items = (await self._request("GET", kind.path(namespace), query=query)).get("items", ())
+        return next(iter(items), None)
+
     async def read(self, kind: Kind, namespace: str, name: str) -> Body | None:
         try:
             return await self._request("GET", kind.path(namespace, name))
@@ -116,9 +148,14 @@ class Kube:
         body = build_event(owner, draft, now=now)
         try:
             await self._request("POST", EVENTS.path(owner.namespace), body=body)
-        except ApiRefused as refused:
-            level = logging.DEBUG if refused.in_vain else logging.WARNING
-            logger.log(level, "event %s was refused: %s", draft.reason, refused)
+        except (ApiRefused, ApiUnreachable) as error:
+            in_vain = isinstance(error, ApiRefused) and error.in_vain
+            logger.log(
+                logging.DEBUG if in_vain else logging.WARNING,
+                "event %s was refused: %s",
+                draft.reason,
+                error,
+            )
 
     async def serves(self, kind: Kind) -> bool:
         try:
@@ -137,8 +174,9 @@ class Kube:
         body: Body | None = None,
         query: dict[str, str] | None = None,
         content_type: str = JSON_CONTENT_TYPE,
+        accept: str = JSON_CONTENT_TYPE,
     ) -> Body:
-        headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         call = await self._api.param_serialize(
             method,
             path,
@@ -147,12 +185,23 @@ class Kube:
             body=body,
             auth_settings=["BearerToken"],
         )
-        response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-        data = await response.read()
+        try:
+            response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
+            data = await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ApiUnreachable(f"{type(error).__name__}: {error}".rstrip(": ")) from error
         if not 200 <= response.status <= 299:
             raise read_refusal(response.status, data)
         answer: Body = json.loads(data)
         return answer
+
+
+def cut_bytes(text: str, most: int) -> str:
+    """
+    >>> cut_bytes("2 × 3", 3)
+    '2 '
+    """
+    return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 
 def build_event(owner: Owner, draft: EventDraft, *, now: datetime) -> Body:
@@ -170,7 +219,7 @@ def build_event(owner: Owner, draft: EventDraft, *, now: datetime) -> Body:
         },
         "type": draft.type,
         "reason": draft.reason,
-        "message": draft.message[:MAX_EVENT_MESSAGE],
+        "message": cut_bytes(draft.message, MAX_EVENT_MESSAGE),
         "action": "Reconcile",
         "eventTime": stamp,
         "reportingComponent": names.FIELD_MANAGER,

@@ -18,7 +18,7 @@ from octavo_operator.decide.world import World, parse_owner, parse_world
 from octavo_operator.desired.difference import difference
 from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.autoscaler import Autoscaler
-from octavo_operator.shell.cache import Cache, Key, owner_uid
+from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
@@ -112,10 +112,9 @@ class Reconciler:
 
     async def _find_conflict(self, world: World, manifests: tuple[Manifest, ...]) -> Refusal | None:
         """An object of a child's name that is not ours must not be taken over."""
-        key = (world.owner.namespace, world.owner.name)
         for manifest in manifests:
             kind, name = KINDS_BY_NAME[manifest["kind"]], manifest["metadata"]["name"]
-            found = self._cache.child(kind, key, name)
+            found = self._cache.find(kind, world.owner.namespace, name)
             if found is None:
                 found = await self._kube.read(kind, world.owner.namespace, name)
             if found is not None and owner_uid(found) != world.owner.uid:
@@ -124,36 +123,45 @@ class Reconciler:
 
     async def _act(self, owner: Owner, wanted: NextState) -> bool:
         key = (owner.namespace, owner.name)
-        changed = await self._apply_all(key, wanted.manifests)
+        changed = await self._apply_all(wanted.manifests)
         return await self._remove_all(key, wanted.removals) or changed
 
-    async def _apply_all(self, key: Key, manifests: tuple[Manifest, ...]) -> bool:
+    async def _apply_all(self, manifests: tuple[Manifest, ...]) -> bool:
         changed = False
         for manifest in manifests:
-            changed |= await self._apply(key, manifest)
+            changed |= await self._apply(manifest)
         return changed
 
-    async def _apply(self, key: Key, manifest: Manifest) -> bool:
-        kind = KINDS_BY_NAME[manifest["kind"]]
-        observed = self._cache.child(kind, key, manifest["metadata"]["name"])
+    async def _apply(self, manifest: Manifest) -> bool:
+        """True if the stored object is another one than before."""
+        kind, metadata = KINDS_BY_NAME[manifest["kind"]], manifest["metadata"]
+        observed = self._cache.find(kind, metadata["namespace"], metadata["name"])
         if observed is not None and difference(manifest, with_type(kind, observed)) is None:
             return False
         try:
-            stored = await self._kube.apply(manifest)
+            stored = await self._write(kind, manifest)
         except ApiRefused as refused:
-            if refused.in_vain:
+            if refused.in_vain or refused.is_passing:
                 raise
-            raise ChildRefused(f"{kind.name} {manifest['metadata']['name']}: {refused}") from refused
-        self._meters.writes.labels(kind.name).inc()
+            raise ChildRefused(f"{kind.name} {metadata['name']}: {refused}") from refused
         self._cache.put(kind, stored)
-        return True
+        # Equal versions: a policy of the cluster undoes what we write. Once a pass is enough of that.
+        return observed is None or version_of(observed) != version_of(stored)
+
+    async def _write(self, kind: Kind, manifest: Manifest) -> Mapping[str, Any]:
+        self._meters.writes.labels(kind.name).inc()
+        stored = await self._kube.apply(manifest)
+        if difference(manifest, with_type(kind, stored)) is None:
+            return stored
+        self._meters.writes.labels(kind.name).inc()
+        return await self._kube.overwrite(manifest)
 
     async def _remove_all(self, key: Key, removals: tuple[Removal, ...]) -> bool:
         for removal in removals:
             kind = KINDS_BY_NAME[removal.kind]
             await self._kube.delete(kind, key[0], removal.name)
             self._meters.writes.labels(kind.name).inc()
-            self._cache.forget(kind, key, removal.name)
+            self._cache.forget(kind, key[0], removal.name)
         return bool(removals)
 
     def _read_status(self, owner: Owner) -> InferenceServiceStatus:
@@ -169,7 +177,7 @@ class Reconciler:
             return
         stored = await self._kube.apply_status(owner, status)
         if stored is None:
-            self._cache.forget(INFERENCE_SERVICES, key, owner.name)
+            self._cache.forget(INFERENCE_SERVICES, owner.namespace, owner.name)
             return
         self._meters.writes.labels(INFERENCE_SERVICES.name).inc()
         self._cache.put(INFERENCE_SERVICES, stored)

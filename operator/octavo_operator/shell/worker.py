@@ -8,12 +8,13 @@ import time
 from typing import Final
 
 from octavo_operator.shell.cache import Key
-from octavo_operator.shell.kube import ApiRefused
+from octavo_operator.shell.kube import ApiRefused, ApiUnreachable
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Pass, Reconciler
 
-NUM_WORKERS: Final = 16
+NUM_WORKERS: Final = 64
+"""Many, because most of them wait for somebody: a hub that does not answer must not keep the others."""
 STOP_SECONDS: Final = 10.0
 """For the passes under way when the process is told to end."""
 
@@ -64,7 +65,7 @@ class Workers:
         started = time.monotonic()
         try:
             outcome = await self._reconciler.reconcile(key)
-        except (ApiRefused, OSError, TimeoutError) as error:
+        except (ApiRefused, ApiUnreachable) as error:
             if isinstance(error, ApiRefused) and error.in_vain:
                 self._schedule(key, Pass())
                 return

@@ -1,0 +1,95 @@
+"""Compares the cache with the API server: for events that no watch has told.
+
+A watch that was broken for too long lists anew, and what was deleted in the gap is in no listing and
+brings no event. So the cache is compared some moments after any listing, and every few minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from octavo_operator.shell.cache import Body, Cache, Key, key_of, uid_of, version_of
+from octavo_operator.shell.kinds import CHILD_KINDS, INFERENCE_SERVICES, Kind
+from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube
+from octavo_operator.shell.queue import WorkQueue
+from octavo_operator.shell.watch import CHILD_SELECTOR
+
+INTERVAL_SECONDS: Final = 300.0
+SETTLE_SECONDS: Final = 3.0
+"""After a listing, for the watches to tell what they know."""
+
+logger = logging.getLogger(__name__)
+
+
+class Resync:
+    """One task that mends the cache; what it finds is put on the queue."""
+
+    def __init__(self, *, kube: Kube, cache: Cache, queue: WorkQueue[Key], namespace: str) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._queue = queue
+        self._namespace = namespace
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Soon, rather than when the time has come."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wait()
+            try:
+                for kind in (INFERENCE_SERVICES, *CHILD_KINDS):
+                    await self.compare(kind)
+            except (ApiRefused, ApiUnreachable) as error:
+                logger.warning("the cache could not be compared with the API server: %s", error)
+            except Exception:
+                logger.exception("the cache could not be compared with the API server")
+
+    async def _wait(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._asked.wait(), timeout=INTERVAL_SECONDS)
+            await asyncio.sleep(SETTLE_SECONDS)
+        self._asked.clear()
+
+    async def compare(self, kind: Kind) -> None:
+        """Only what the watches have not told some moments later is mended."""
+        selector = "" if kind is INFERENCE_SERVICES else CHILD_SELECTOR
+        before = by_place(self._cache.bodies(kind))
+        listed = by_place(await self._kube.list_metadata(kind, self._namespace, selector))
+        places = before.keys() | listed.keys()
+        suspects = [place for place in places if not is_same(before.get(place), listed.get(place))]
+        if suspects:
+            await asyncio.sleep(SETTLE_SECONDS)
+        for place in suspects:
+            if self._cache.find(kind, *place) is before.get(place):
+                await self._mend(kind, place, selector)
+
+    async def _mend(self, kind: Kind, place: Key, selector: str) -> None:
+        """Take what is there now, even if its version is lower: a restored etcd counts from behind."""
+        known = self._cache.find(kind, *place)
+        there = await self._kube.read_listed(kind, *place, selector=selector)
+        if self._cache.find(kind, *place) is not known or is_same(known, there):
+            return
+        logger.info("no watch told of a change to %s %s/%s", kind.name, *place)
+        self._cache.forget(kind, *place)
+        if there is not None:
+            self._cache.put(kind, there)
+        for body in (known, there):
+            if body is not None:
+                self._queue.add(key_of(kind, body))
+
+
+def by_place(bodies: Iterable[Body]) -> dict[Key, Body]:
+    """By namespace and name."""
+    return {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
+
+
+def is_same(known: Body | None, there: Body | None) -> bool:
+    if known is None or there is None:
+        return known is there
+    return (uid_of(known), version_of(known)) == (uid_of(there), version_of(there))
