@@ -15,6 +15,8 @@ MAX_NOTES: Final = 16
 MAX_NOTE_LENGTH: Final = 512
 MAX_FAILURE_LENGTH: Final = 4096
 MAX_MESSAGE_LENGTH: Final = 1024
+MAX_CONDITION_LENGTH: Final = 8192
+"""What we write; metav1.Condition allows four times as much, but a status holds ten of them."""
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 

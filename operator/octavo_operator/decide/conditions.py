@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from octavo_operator.api.status import Condition, ConditionStatus
+from octavo_operator.api.status import MAX_CONDITION_LENGTH, Condition, ConditionStatus
 from octavo_operator.decide.failures import Failure
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.decide.target import Target
@@ -179,8 +179,18 @@ def _date(finding: Finding, before: Condition | None, generation: int, now: date
         observed_generation=generation,
         last_transition_time=before.last_transition_time if same and before else format_time(now),
         reason=finding.reason,
-        message=finding.message,
+        message=storable(finding.message, MAX_CONDITION_LENGTH),
     )
+
+
+def storable(text: str, most: int) -> str:
+    """As the API server gives it back: not longer than the field, and without halves of characters.
+
+    >>> storable("2\\ud800 is too many", 6)
+    '2? is…'
+    """
+    whole = text.encode(errors="replace").decode()
+    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
 
 
 def format_time(moment: datetime) -> str:

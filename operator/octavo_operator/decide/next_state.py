@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from octavo_operator.api import names
 from octavo_operator.api.status import InferenceServiceStatus
@@ -70,7 +72,8 @@ def build_manifests(
     manifests += [
         build_deployment(
             world.owner,
-            revision_of(world, target, one),
+            one,
+            template_of(world, target, one),
             replicas=replicas,
             progress_deadline_seconds=world.spec.rollout.progress_deadline_seconds,
         )
@@ -82,10 +85,12 @@ def build_manifests(
     return manifests
 
 
-def revision_of(world: World, target: Target, wanted: str) -> Revision:
+def template_of(world: World, target: Target, wanted: str) -> Mapping[str, Any]:
+    """The record's; where somebody deleted the record of what serves, its pods are the last witness."""
     if target.revision is not None and target.revision.hash == wanted:
-        return target.revision
-    return world.revisions[wanted].revision
+        return target.revision.template
+    stored = world.revisions.get(wanted)
+    return stored.revision.template if stored else world.deployments[wanted].template
 
 
 def build_target_revision(

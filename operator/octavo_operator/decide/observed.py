@@ -6,11 +6,15 @@ Parsing is forgiving: a child is somebody else's object and any field may be mis
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from octavo_operator.api import names
+
+REASON_PATTERN: Final = "[A-Z][A-Za-z0-9]{0,63}"
+"""One CamelCase word; any image may run, and it may write anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,8 @@ class DeploymentView:
     """Its controller saw no progress within progressDeadlineSeconds."""
     failure: str
     """Why its controller cannot make pods (quota, admission), or empty."""
+    template: Mapping[str, Any] = field(default_factory=dict)
+    """What its pods run, as the API server stores it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +64,20 @@ class PodView:
 
 
 def parse_deployment(body: Mapping[str, Any]) -> DeploymentView:
-    status = body.get("status", {})
+    """The revision is read from the selector: nobody can edit that."""
+    spec, status = body.get("spec", {}), body.get("status", {})
     conditions = {one["type"]: one for one in status.get("conditions", ())}
     progressing = conditions.get("Progressing", {})
     failure = conditions.get("ReplicaFailure", {})
     # A status of an older generation speaks of other replicas, but pods that are ready are ready.
     return DeploymentView(
-        revision=body["metadata"].get("labels", {}).get(names.LABEL_REVISION, ""),
-        wanted=body.get("spec", {}).get("replicas", 1),
+        revision=spec.get("selector", {}).get("matchLabels", {}).get(names.LABEL_REVISION, ""),
+        wanted=spec.get("replicas", 1),
         existing=status.get("replicas", 0),
         ready=status.get("readyReplicas", 0),
         deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
         failure=failure.get("message", "") if failure.get("status") == "True" else "",
+        template=spec.get("template", {}),
     )
 
 
@@ -119,6 +127,9 @@ def parse_termination_message(text: str) -> tuple[str, str] | None:
     """Reason and message that our own containers leave behind as JSON; None for anything else."""
     try:
         words = json.loads(text)
-        return str(words["reason"]), str(words["message"])
-    except (ValueError, TypeError, KeyError):
+        reason, message = words["reason"], words["message"]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    if not isinstance(reason, str) or re.fullmatch(REASON_PATTERN, reason) is None:
+        return None
+    return reason, str(message)

@@ -21,6 +21,7 @@ from octavo_operator.decide.conditions import (
     judge,
     judge_first_visit,
     judge_invalid,
+    storable,
 )
 from octavo_operator.decide.failures import Failure, find_failure
 from octavo_operator.decide.observed import pods_of
@@ -120,7 +121,7 @@ def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | No
     return AutoscalingStatus(
         desired_replicas=decision.replicas,
         reason=decision.reason,
-        message=decision.message[:MAX_MESSAGE_LENGTH],
+        message=storable(decision.message, MAX_MESSAGE_LENGTH),
     )
 
 
@@ -132,7 +133,7 @@ def last_failure(
         failure = Failure(reason=target.refusal.reason, message=target.refusal.message)
     if failure is None:
         return world.status.last_failure
-    before, message = world.status.last_failure, failure.message[:MAX_FAILURE_LENGTH]
+    before, message = world.status.last_failure, storable(failure.message, MAX_FAILURE_LENGTH)
     if before and (before.reason, before.message) == (failure.reason, message):
         return before
     return LastFailure(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,9 @@ from pydantic import ValidationError
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api import names
-from octavo_operator.api.spec import InferenceServiceSpec, ModelSource
+from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.observed import DeploymentView, PodView, parse_deployment, parse_pod
-from octavo_operator.decide.pinning import find_pin
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import PINS_KEY, Pin, parse_pins
 from octavo_operator.desired.revision import Revision, parse_revision_data
@@ -60,7 +60,8 @@ class World:
 
     @property
     def proven(self) -> frozenset[str]:
-        return frozenset(one for one, stored in self.revisions.items() if stored.proven_at is not None)
+        """As their records say; status is asked too, because a record can be deleted by hand."""
+        return proven_revisions(self.revisions, self.status)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -75,6 +76,7 @@ def parse_owner(body: Body) -> Owner:
 def parse_world(body: Body, children: Children) -> World:
     """Raises InvalidSpec for what an older schema let through or a hand made of a child."""
     owner = parse_owner(body)
+    check_service_name(owner.name)
     status = parse_status(dict(body.get("status", {})))
     revisions = _parse_revisions(children.revisions)
     return World(
@@ -82,12 +84,20 @@ def parse_world(body: Body, children: Children) -> World:
         generation=body["metadata"].get("generation", 0),
         spec=parse_spec(body),
         status=status,
-        pins=_parse_pins(owner, children.config_maps),
+        pins=merge_pins(_parse_pins(owner, children.config_maps), revisions.values()),
         revisions=revisions,
         deployments={view.revision: view for view in map(parse_deployment, _staying(children.deployments))},
         pods=tuple(parse_pod(pod) for pod in children.pods),
-        selected=_parse_selected(owner, children.services, revisions) or status.current_revision,
+        selected=_find_selected(owner, children.services, revisions, status),
     )
+
+
+def check_service_name(name: str) -> None:
+    if len(name) > names.MAX_NAME_LENGTH or re.fullmatch(names.DNS_1035, name) is None:
+        raise InvalidSpec(
+            f"metadata.name: must be at most {names.MAX_NAME_LENGTH} lower-case letters, digits and '-', the "
+            f"first a letter, since a Service carries it, got {name!r}; make a new InferenceService"
+        )
 
 
 def parse_spec(body: Body) -> InferenceServiceSpec:
@@ -129,29 +139,48 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
     return found
 
 
-def _parse_selected(owner: Owner, services: Iterable[Body], known: Container[str]) -> str | None:
-    """None if the Service is gone or was turned to something that is no revision of ours."""
-    for body in services:
-        if body["metadata"]["name"] == owner.name:
-            selected: str | None = (body["spec"].get("selector") or {}).get(names.LABEL_REVISION)
-            return selected if selected in known else None
-    return None
+def proven_revisions(
+    revisions: Mapping[str, StoredRevision], status: InferenceServiceStatus
+) -> frozenset[str]:
+    recorded = frozenset(one for one, stored in revisions.items() if stored.proven_at is not None)
+    return recorded | {status.current_revision} if status.current_revision else recorded
 
 
-def recall_pin(world: World, model: ModelSource) -> Pin | None:
-    """The commit of these words, from the pins or, if those were lost, from the revisions kept."""
-    pin = find_pin(world.pins, model)
-    if pin is not None:
-        return pin
-    words = model.model_dump(mode="json", by_alias=True, include={"uri", "revision", "refresh_token"})
-    for stored in sorted(world.revisions.values(), key=lambda one: one.number):
-        known = stored.revision.intent["model"]
-        if all(known.get(key) == value for key, value in words.items()):
-            return Pin(
-                uri=model.uri,
-                revision=model.revision,
-                refresh_token=model.refresh_token,
-                commit=stored.revision.commit,
-                resolved_at=stored.created_at,
-            )
-    return None
+def _find_selected(
+    owner: Owner,
+    services: Iterable[Body],
+    revisions: Mapping[str, StoredRevision],
+    status: InferenceServiceStatus,
+) -> str | None:
+    """What the Service says, unless somebody deleted it or turned it to what was never ready."""
+    selected = next((_selector_of(body) for body in services if body["metadata"]["name"] == owner.name), None)
+    if selected in proven_revisions(revisions, status):
+        return selected
+    return status.current_revision or (selected if selected in revisions else None)
+
+
+def _selector_of(service: Body) -> str | None:
+    selected: str | None = (service["spec"].get("selector") or {}).get(names.LABEL_REVISION)
+    return selected
+
+
+def merge_pins(pins: Iterable[Pin], revisions: Iterable[StoredRevision]) -> tuple[Pin, ...]:
+    """What the revisions kept say comes first: nobody can edit them, and the ConfigMap can be lost."""
+    recorded = {pin.words: pin for pin in map(_pin_of, sorted(revisions, key=lambda one: one.number))}
+    remembered = {pin.words: pin for pin in pins}
+    return tuple(_agreed(pin, recorded.get(words)) for words, pin in {**recorded, **remembered}.items())
+
+
+def _agreed(pin: Pin, recorded: Pin | None) -> Pin:
+    return pin if recorded is None or recorded.commit == pin.commit else recorded
+
+
+def _pin_of(stored: StoredRevision) -> Pin:
+    model = stored.revision.intent["model"]
+    return Pin(
+        uri=model["uri"],
+        revision=model.get("revision", ""),
+        refresh_token=model.get("refreshToken", ""),
+        commit=stored.revision.commit,
+        resolved_at=stored.created_at,
+    )

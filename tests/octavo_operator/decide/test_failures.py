@@ -96,7 +96,11 @@ def test_failure_of_the_deployment_is_told_when_there_are_no_pods() -> None:
     assert (failure.reason, failure.lasting) == ("PodsRefused", False)
 
 
-@pytest.mark.parametrize("text", ["", "null", "[1]", '"x"', "{}", '{"reason": "A"}', "\x00"])
+NOT_OURS = ["", "null", "[1]", '"x"', "{}", '{"reason": "A"}', "\x00", "[" * 100_000]
+NO_WORDS = [said("no word"), said("A" * 65), said(""), json.dumps({"reason": 5, "message": "x"})]
+
+
+@pytest.mark.parametrize("text", NOT_OURS + NO_WORDS, ids=lambda text: text[:30])
 def test_termination_message_is_none_when_it_is_not_ours(text: str) -> None:
     assert parse_termination_message(text) is None
 
@@ -160,8 +164,8 @@ def test_pod_is_parsed_as_the_kubelet_writes_it() -> None:
 
 def test_deployment_is_parsed_as_its_controller_writes_it() -> None:
     body = {
-        "metadata": {"labels": {"octavo.dev/revision": "aaa"}},
-        "spec": {"replicas": 3},
+        "metadata": {"labels": {"octavo.dev/revision": "edited"}},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"octavo.dev/revision": "aaa"}}},
         "status": {
             "replicas": 2,
             "readyReplicas": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
 from octavo_operator.decide.sizing import plan_memory, read_flag
 from octavo_operator.decide.target import Refusal
-from octavo_operator.decide.world import Children, parse_world, recall_pin
+from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
 from octavo_operator.desired.service import build_service
@@ -26,8 +27,6 @@ from tests.octavo_operator.builders import (
     make_pin,
     make_revision,
     make_spec,
-    make_stored,
-    make_world,
 )
 
 CONFIG = {
@@ -112,14 +111,6 @@ def test_pins_hold_the_latest_lines_each_once(numbers: list[int]) -> None:
     assert len({pin.words for pin in pins}) == len(pins)
 
 
-def test_pin_is_recalled_from_the_revisions_when_the_config_map_was_deleted() -> None:
-    world = make_world(revisions={"x": make_stored(make_revision())})
-    pin = recall_pin(world, make_spec().model)
-    assert pin is not None
-    assert pin.commit == COMMIT
-    assert recall_pin(world, make_spec(model={"uri": URI, "revision": "v2"}).model) is None
-
-
 @pytest.mark.parametrize(
     ("text", "answer"), [(COMMIT, True), ("main", False), (COMMIT.upper(), False), (COMMIT[:39], False)]
 )
@@ -165,9 +156,47 @@ def test_world_remembers_what_served_when_somebody_meddles_with_the_service() ->
         assert world.selected == revision.hash
 
 
-def test_world_refuses_what_a_hand_has_made_of_it() -> None:
+def test_pins_are_made_from_all_revisions_kept_when_somebody_deletes_the_config_map() -> None:
+    specs = [make_spec(model={"uri": URI, "revision": f"v{number}"}) for number in (1, 2)]
+    bodies = [
+        stored_body(
+            build_controller_revision(
+                OWNER, make_revision(spec, str(number) * 40), number=number, proven_at=None
+            )
+        )
+        for number, spec in enumerate(specs)
+    ]
+    world = parse_world(service_body(), Children(revisions=tuple(reversed(bodies))))
+    assert [(pin.revision, pin.commit) for pin in world.pins] == [("v1", "0" * 40), ("v2", "1" * 40)]
+
+
+def test_same_words_keep_their_commit_when_somebody_edits_the_config_map() -> None:
+    edited = stored_body(build_pins(OWNER, (make_pin(commit="f" * 40),)))
+    record = stored_body(build_controller_revision(OWNER, make_revision(), number=1, proven_at=None))
+    world = parse_world(service_body(), Children(revisions=(record,), config_maps=(edited,)))
+    assert [pin.commit for pin in world.pins] == [COMMIT]
+
+
+GOOD_LINE = json.dumps(asdict(make_pin()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[{]", id="cut off"),
+        pytest.param("{}", id="no list"),
+        pytest.param("null", id="null"),
+        pytest.param("[1]", id="no line"),
+        pytest.param(f"[{GOOD_LINE.replace(COMMIT, 'main')}]", id="no commit"),
+        pytest.param(f"[{GOOD_LINE.replace(COMMIT, '../../etc')}]", id="a path"),
+        pytest.param(f"[{GOOD_LINE.replace(URI, '')}]", id="no uri"),
+        pytest.param(f"[{GOOD_LINE.replace('2026-01-01T', 'yesterday ')}]", id="no time"),
+        pytest.param("[" * 100_000, id="deep"),
+    ],
+)
+def test_world_refuses_what_a_hand_has_made_of_it(text: str) -> None:
     pins = build_pins(OWNER, ())
-    pins["data"]["pins.json"] = "[{]"
+    pins["data"]["pins.json"] = text
     with pytest.raises(InvalidSpec, match=r"ConfigMap chat-pins.*delete the ConfigMap"):
         parse_world(service_body(), Children(config_maps=(pins,)))
 
@@ -175,6 +204,28 @@ def test_world_refuses_what_a_hand_has_made_of_it() -> None:
 def test_world_refuses_a_spec_that_an_older_schema_let_through() -> None:
     with pytest.raises(InvalidSpec, match=r"spec\.replicas: .* got 0"):
         parse_world(service_body(replicas=0), Children())
+
+
+@pytest.mark.parametrize("name", ["a.b", "3b-model", "x" * 41, "trailing-"])
+def test_world_refuses_a_name_that_an_older_schema_let_through(name: str) -> None:
+    body = service_body()
+    body["metadata"]["name"] = name
+    with pytest.raises(InvalidSpec, match=r"metadata\.name: .*make a new InferenceService"):
+        parse_world(body, Children())
+
+
+def test_world_goes_on_serving_when_somebody_deletes_the_record_of_what_serves() -> None:
+    body = {**service_body(), "status": {"currentRevision": "aaa"}}
+    world = parse_world(body, Children(services=(build_service(OWNER, port=8000, serving="aaa"),)))
+    assert world.selected == "aaa"
+    assert world.proven == {"aaa"}
+
+
+def test_world_goes_on_serving_when_somebody_turns_the_service_to_a_candidate() -> None:
+    record = stored_body(build_controller_revision(OWNER, make_revision(), number=2, proven_at=None))
+    body = {**service_body(), "status": {"currentRevision": "aaa"}}
+    turned = build_service(OWNER, port=8000, serving=make_revision().hash)
+    assert parse_world(body, Children(revisions=(record,), services=(turned,))).selected == "aaa"
 
 
 def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:

@@ -24,7 +24,7 @@ from octavo_operator.desired.pod_template import (
     build_startup_probe,
     grace_seconds,
 )
-from octavo_operator.desired.revision import parse_revision_data, revision_data
+from octavo_operator.desired.revision import Revision, parse_revision_data, revision_data
 from octavo_operator.desired.service import build_service
 from tests.octavo_operator.builders import OWNER, make_pin, make_revision, make_spec
 
@@ -45,13 +45,18 @@ FULL_SPEC = make_spec(
 )
 
 
+def deployment_of(revision: Revision, *, replicas: int = 1, deadline: int = 60) -> dict[str, Any]:
+    return build_deployment(
+        OWNER, revision.hash, revision.template, replicas=replicas, progress_deadline_seconds=deadline
+    )
+
+
 def manifests(spec: Any) -> list[dict[str, Any]]:
     revision = make_revision(spec)
-    deadline = spec.rollout.progress_deadline_seconds
     return [
         build_pins(OWNER, (make_pin(spec),)),
         build_controller_revision(OWNER, revision, number=1, proven_at=None),
-        build_deployment(OWNER, revision, replicas=2, progress_deadline_seconds=deadline),
+        deployment_of(revision, replicas=2, deadline=spec.rollout.progress_deadline_seconds),
         build_service(OWNER, port=spec.routing.port, serving=revision.hash),
     ]
 
@@ -130,8 +135,8 @@ def test_engine_reaches_no_hub_and_fetch_reaches_the_configured_one() -> None:
 
 def test_no_two_manifests_share_a_dict() -> None:
     revision = make_revision()
-    first = build_deployment(OWNER, revision, replicas=1, progress_deadline_seconds=60)
-    second = build_deployment(OWNER, revision, replicas=1, progress_deadline_seconds=60)
+    first = deployment_of(revision)
+    second = deployment_of(revision)
     first["spec"]["template"]["spec"]["containers"].clear()
     first["metadata"]["labels"].clear()
     assert second["spec"]["template"]["spec"]["containers"]
