@@ -14,7 +14,7 @@ from octavo_engine.config import EngineConfig
 from octavo_engine.memory import require_room_for_weights
 from octavo_engine.models.decoder import Decoder
 from octavo_engine.models.decoder_config import DecoderConfig, parse_decoder_config
-from octavo_engine.models.loading import DTYPES, load_decoder
+from octavo_engine.models.loading import DTYPES, build_ropes, load_decoder
 from octavo_engine.models.model_source import open_model
 from octavo_engine.models.token_ids import read_eos_token_ids, read_num_token_ids
 
@@ -49,6 +49,7 @@ def load_model(
     decoder_config = parse_decoder_config(raw)
     dtype = DTYPES[resolve_model_dtype(decoder_config.dtype, config.dtype)]
     model_len = _declared_model_len(config, decoder_config)
+    ropes = build_ropes(decoder_config, max_model_len=model_len, device=device)
     files = source.open_weights()
     weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
     require_room_for_weights(weights_bytes=weights_bytes, limit_bytes=limit_bytes)
@@ -59,7 +60,7 @@ def load_model(
         dtype=dtype,
         device=device,
         num_token_ids=num_token_ids,
-        max_model_len=model_len,
+        ropes=ropes,
         progress=lambda share: progress("loading weights", share),
     )
     return LoadedModel(

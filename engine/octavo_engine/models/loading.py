@@ -51,11 +51,10 @@ def load_decoder(
     dtype: torch.dtype,
     device: torch.device,
     num_token_ids: int,
-    max_model_len: int,
+    ropes: dict[RopeConfig, RotaryEmbedding],
     progress: Callable[[float], None],
 ) -> Decoder:
     """Read everything, a layer at a time; `progress` gets the share of layers that are loaded."""
-    ropes = _ropes(config, max_model_len=max_model_len, device=device)  # first: may refuse the configuration
     reader = TensorReader(files, dtype=dtype, device=device)
     table = (config.vocab_size, config.hidden_size)
     embeddings = reader.tensor("model.embed_tokens.weight", table)
@@ -78,8 +77,9 @@ def load_decoder(
     )
 
 
-def _ropes(
+def build_ropes(
     config: DecoderConfig, *, max_model_len: int, device: torch.device
 ) -> dict[RopeConfig, RotaryEmbedding]:
+    """The model's rotary embeddings; raises `UnsupportedModel` where a scaling lacks a number."""
     configs = {layer.rope for layer in config.layers if layer.rope is not None}
     return {rope: RotaryEmbedding(rope, max_model_len=max_model_len, device=device) for rope in configs}

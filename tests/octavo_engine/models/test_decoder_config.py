@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.models.decoder_config import parse_decoder_config
-from octavo_engine.models.rope import RotaryEmbedding
 from octavo_engine.models.rope_config import RopeConfig
+from tests.octavo_engine.oracle import load_engine
 
 BASE: dict[str, Any] = {
     "model_type": "llama",
@@ -74,13 +75,21 @@ def test_scaling_that_is_not_understood_is_refused_by_name(scaling: object, name
         parse_decoder_config({**BASE, "rope_scaling": scaling})
 
 
-def test_scaling_without_its_numbers_is_refused_before_weights_load() -> None:
-    with pytest.raises(UnsupportedModel, match="low_freq_factor"):
-        RotaryEmbedding(
-            rope_of(rope_scaling={"rope_type": "llama3", "factor": 2.0}),
-            max_model_len=512,
-            device=torch.device("cpu"),
-        )
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "mamba"}, "model_type: 'mamba'"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "spiral"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "rope_scaling.low_freq_factor"),
+        ({"rope_scaling": {"rope_type": "dynamic"}}, "rope_scaling.factor"),
+    ],
+)
+def test_refusal_comes_before_any_weights_are_looked_for(
+    tmp_path: Path, changes: dict[str, object], named: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, **changes}))
+    with pytest.raises(UnsupportedModel, match=named):
+        load_engine(tmp_path)
 
 
 def test_gemma3_turns_its_window_layers_by_another_base() -> None:

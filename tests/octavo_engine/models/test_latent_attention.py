@@ -11,6 +11,7 @@ import torch
 
 from octavo.architecture import ModelArchitecture, parse_architecture
 from octavo.kv_sizing import block_bytes
+from octavo.weights import weights_bytes
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.execution.kv_cache import KVCache, KVCacheShape, group_layers
 from octavo_engine.models.decoder_config import parse_decoder_config
@@ -86,7 +87,7 @@ def test_published_configuration_is_read() -> None:
         ),
     ],
 )
-def test_block_takes_the_bytes_that_the_plan_counts(
+def test_blocks_and_weights_take_the_bytes_that_the_plan_counts(
     tmp_path: Path, config_class: str, changes: dict[str, Any]
 ) -> None:
     folder = save_tiny_model(tmp_path, config_class, **changes)
@@ -96,6 +97,7 @@ def test_block_takes_the_bytes_that_the_plan_counts(
     assert engine.facts.block_bytes == block_bytes(
         architecture, kv_dtype="auto", dtype="float32", block_size=8
     )
+    assert engine.facts.weights_bytes == weights_bytes(architecture, dtype="float32")
 
 
 def test_latent_block_holds_one_vector_for_each_token_and_layer() -> None:
