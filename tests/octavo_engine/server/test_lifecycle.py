@@ -200,9 +200,3 @@ def test_port_that_is_taken_is_told_by_flag() -> None:
         taken.listen()
         with pytest.raises(AddressInUse, match="--port"):
             bind("127.0.0.1", taken.getsockname()[1])
-
-
-def test_openapi_describes_the_bodies(start_server: StartServer) -> None:
-    paths = start_server().http.get("/openapi.json").json()["paths"]
-    body = paths["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert "messages" in body["required"]
