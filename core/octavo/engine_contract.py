@@ -111,6 +111,8 @@ KV_BLOCKS: Final = "octavo_kv_blocks"
 """Labelled `state`: total, referenced, cached, free."""
 MAX_SEQUENCES: Final = "octavo_max_sequences"
 MEASURED_KV_BLOCKS: Final = "octavo_measured_kv_blocks"
+PLAN_TOLERANCE: Final = 0.03
+"""Of the planned KV cache: by how much the measured one may differ before somebody should look."""
 """What the engine's own budget would hold, measured without looking at the plan."""
 PLANNED_KV_BLOCKS: Final = "octavo_planned_kv_blocks"
 DRAINING: Final = "octavo_draining"

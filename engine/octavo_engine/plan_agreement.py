@@ -10,18 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from octavo.architecture import ModelArchitecture, parse_architecture
+from octavo.engine_contract import PLAN_TOLERANCE
 from octavo.errors import OctavoError
 from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
 from octavo.units import format_bytes
 from octavo_engine.config import EngineConfig
 
 logger = logging.getLogger(__name__)
-
-TOLERANCE: Final = 0.03
-"""Of the planned KV cache: by how much the measured one may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +76,15 @@ def compare(plan: MemoryPlan, measured: MeasuredMemory) -> Agreement:
     planned_kv = plan.kv_blocks * plan.block_bytes
     deviation = measured.kv_bytes / planned_kv - 1 if planned_kv else float(bool(measured.kv_bytes))
     block = Term(name="one KV block", planned=plan.block_bytes, measured=measured.block_bytes)
-    is_block_off = block.difference > TOLERANCE * plan.block_bytes
-    if abs(deviation) <= TOLERANCE and not is_block_off:
+    is_block_off = block.difference > PLAN_TOLERANCE * plan.block_bytes
+    if abs(deviation) <= PLAN_TOLERANCE and not is_block_off:
         return Agreement(deviation=deviation, terms_off=())
     terms = (
         Term(name="weights", planned=plan.weights_bytes, measured=measured.weights_bytes),
         Term(name="one step", planned=plan.activation_bytes, measured=measured.activation_bytes),
         Term(name="runtime", planned=plan.runtime_bytes, measured=measured.runtime_bytes),
     )
-    off = [term for term in terms if term.difference > TOLERANCE * planned_kv]
+    off = [term for term in terms if term.difference > PLAN_TOLERANCE * planned_kv]
     if is_block_off:
         off.append(block)
     return Agreement(

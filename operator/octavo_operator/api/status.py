@@ -55,6 +55,10 @@ class MemoryPlanStatus(ApiModel):
     runtime_bytes: int = Field(description="The process itself, before any model is loaded.")
     kv_bytes_per_token: int = Field(description="KV cache of one token, all layers.")
     kv_blocks: int = Field(description="Blocks in the KV cache.")
+    engine_reported_blocks: int | None = Field(
+        default=None,
+        description="Blocks that a ready engine measured room for, without looking at the plan.",
+    )
     kv_tokens: int = Field(description="Tokens that the KV cache holds.")
     full_length_sequences: int = Field(description="Sequences of maxModelLen tokens that fit at once.")
     max_sequences: int = Field(description="Most sequences that run at once.")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from octavo import engine_contract as contract
 from octavo_operator.api import names
 from octavo_operator.api.status import (
     MAX_FAILURE_LENGTH,
     MAX_MESSAGE_LENGTH,
+    MAX_NOTES,
     AutoscalingStatus,
     InferenceServiceStatus,
     LastFailure,
+    MemoryPlanStatus,
     ModelStatus,
 )
 from octavo_operator.decide.conditions import (
@@ -59,12 +62,26 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         updated_replicas=updated.existing if updated else 0,
         selector=selector_text(world.owner.name, selected) if selected else None,
         model=model_status(target.pin) if target.pin else world.status.model,
-        memory_plan=target.revision.plan if target.revision else None,
+        memory_plan=report_plan(target.revision.plan, world.engine_reported_blocks)
+        if target.revision
+        else None,
         current_revision=rollout.serving if rollout.serving in proven_after(world, rollout) else None,
         update_revision=rollout.target,
         autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
         last_failure=last_failure(world, target, view.failure, now=now),
     )
+
+
+def report_plan(plan: MemoryPlanStatus, reported: int | None) -> MemoryPlanStatus:
+    """The plan, beside what the engine found; a note where they differ by more than the engine tolerates."""
+    if reported is None:
+        return plan
+    share = reported / plan.kv_blocks - 1 if plan.kv_blocks else 0.0
+    notes = plan.notes
+    if abs(share) > contract.PLAN_TOLERANCE:
+        words = f"The engine measured room for {reported} blocks, {share:+.1%} of the plan; its log says why."
+        notes = (*notes[: MAX_NOTES - 1], words)
+    return plan.model_copy(update={"engine_reported_blocks": reported, "notes": notes})
 
 
 def build_first_status(world: World, *, now: datetime) -> InferenceServiceStatus:

@@ -57,6 +57,8 @@ class World:
     pods: tuple[PodView, ...]
     selected: str | None
     """The revision that the Service points at, or last did if somebody meddled with it."""
+    engine_reported_blocks: int | None = None
+    """KV blocks that an engine of the planned revision measured room for; None while none is known."""
 
     @property
     def proven(self) -> frozenset[str]:

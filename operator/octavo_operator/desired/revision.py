@@ -33,7 +33,7 @@ def revision_data(revision: Revision) -> dict[str, Any]:
         "intent": revision.intent,
         "commit": revision.commit,
         "image": revision.image,
-        "plan": revision.plan.model_dump(mode="json", by_alias=True),
+        "plan": revision.plan.model_dump(mode="json", by_alias=True, exclude={"engine_reported_blocks"}),
         "template": revision.template,
     }
 

@@ -23,6 +23,7 @@ from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resync import Resync
+from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
@@ -43,6 +44,7 @@ async def run(settings: Settings) -> None:
         cache=cache,
         targets=Targets(settings, Hub(settings.hub_endpoint), draw_jitter=random.random),
         autoscaler=Autoscaler(scraper),
+        reports=EngineReports(scraper),
         meters=meters,
         clock=lambda: datetime.now(UTC),
     )

@@ -19,6 +19,7 @@ from octavo_operator.desired.difference import difference
 from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
+from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
@@ -54,6 +55,7 @@ class Reconciler:
         cache: Cache,
         targets: Targets,
         autoscaler: Autoscaler,
+        reports: EngineReports,
         meters: Meters,
         clock: Callable[[], datetime],
     ) -> None:
@@ -61,6 +63,7 @@ class Reconciler:
         self._cache = cache
         self._targets = targets
         self._autoscaler = autoscaler
+        self._reports = reports
         self._meters = meters
         self._clock = clock
 
@@ -69,6 +72,7 @@ class Reconciler:
         body = self._cache.service(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._autoscaler.forget(key)
+            self._reports.forget(key)
             return None
         now, owner = self._clock(), parse_owner(body)
         try:
@@ -91,6 +95,8 @@ class Reconciler:
 
         target, again_seconds = await self._targets.find(world, now=now, before_asking=announce)
         world = replace(world, status=self._read_status(world.owner))
+        reported = await self._reports.blocks(world, target, now=now.timestamp())
+        world = replace(world, engine_reported_blocks=reported)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
         wanted = decide_next_state(world, target, scaling, now=now)
         refusal = await self._find_conflict(world, wanted.manifests)

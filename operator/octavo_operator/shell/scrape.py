@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from math import isfinite
 from typing import Final
 
 import httpx
@@ -16,6 +17,8 @@ from octavo_operator.decide.scaling import Reading, Sample, Unknown
 TIMEOUT_SECONDS: Final = 3.0
 MOST_AT_ONCE: Final = 64
 WANTED: Final = (contract.NUM_REQUESTS_RUNNING, contract.NUM_REQUESTS_WAITING, contract.MAX_SEQUENCES)
+
+UNREADABLE: Final = (httpx.HTTPError, TimeoutError, ValueError)
 
 
 class Scraper:
@@ -36,23 +39,41 @@ class Scraper:
         return {pod.name: reading for pod, reading in zip(asked, readings, strict=True)}
 
     async def _read_pod(self, pod: PodView, port: int) -> Reading:
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                response = await self._client.get(f"http://{host}:{port}{contract.METRICS_PATH}")
-            response.raise_for_status()
-            return parse_metrics(response.text)
-        except (httpx.HTTPError, TimeoutError, ValueError) as error:
+            return parse_metrics(await self._metrics_of(pod, port))
+        except UNREADABLE as error:
             return Unknown(reason=f"{type(error).__name__}: {error}".rstrip(": "))
+
+    async def measured_blocks(self, pod: PodView, port: int) -> int | None:
+        """KV blocks that the engine measured room for; None where it does not say."""
+        try:
+            values = sum_by_name(await self._metrics_of(pod, port), (contract.MEASURED_KV_BLOCKS,))
+        except UNREADABLE:
+            return None
+        blocks = values.get(contract.MEASURED_KV_BLOCKS, 0.0)
+        return int(blocks) if isfinite(blocks) and blocks >= 1 else None
+
+    async def _metrics_of(self, pod: PodView, port: int) -> str:
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            response = await self._client.get(f"http://{host}:{port}{contract.METRICS_PATH}")
+        response.raise_for_status()
+        return response.text
+
+
+def sum_by_name(text: str, wanted: Collection[str]) -> dict[str, float]:
+    """Each wanted metric that is there, summed over its labels."""
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in wanted:
+                values[sample.name] = values.get(sample.name, 0.0) + sample.value
+    return values
 
 
 def parse_metrics(text: str) -> Reading:
     """The numbers that sizing needs; one that is not there makes the pod unknown."""
-    values: dict[str, float] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name in WANTED:
-                values[sample.name] = values.get(sample.name, 0.0) + sample.value
+    values = sum_by_name(text, WANTED)
     missing = [name for name in WANTED if name not in values]
     if missing:
         return Unknown(reason=f"{', '.join(missing)} not reported")
