@@ -17,6 +17,7 @@ from octavo.planning import Infeasible, MemoryPlan
 from octavo_engine.config import EngineConfig
 from octavo_engine.plan_agreement import MeasuredMemory, compare, log_comparison, plan_for, report_agreement
 from tests.octavo.test_planning import SMOLLM2
+from tests.octavo_engine.oracle import load_engine, save_tiny_model
 from tests.support.sample_model import sample_model_dir
 
 ENGINE = Path(sys.executable).with_name("octavo-engine")
@@ -110,6 +111,17 @@ def test_log_is_silent_when_there_is_no_plan(raw: dict[str, Any], caplog: pytest
 def test_plan_is_refused_when_the_context_asked_for_does_not_fit() -> None:
     config = EngineConfig(model_dir=Path(), served_model_name="small", max_model_len=8192)
     assert isinstance(plan_for(config, SMOLLM2, limit_bytes=800 * MIB), Infeasible)
+
+
+def test_engine_takes_what_was_planned_when_the_checkpoint_is_stored_in_float32(tmp_path: Path) -> None:
+    model_dir = save_tiny_model(tmp_path)
+    raw = json.loads((model_dir / "config.json").read_text())
+    assert raw["dtype"] == "float32"
+    facts = load_engine(model_dir, dtype="auto", num_kv_blocks=None, memory_limit_bytes=4 << 30).facts
+    plan = plan_for(replace(CONFIG, max_num_batched_tokens=64), raw, limit_bytes=4 << 30)
+    assert isinstance(plan, MemoryPlan)
+    assert (facts.dtype, facts.block_bytes) == ("bfloat16", plan.block_bytes)
+    assert facts.weights_bytes == plan.weights_bytes
 
 
 def first_log_line(command: list[str], words: str) -> dict[str, Any]:
