@@ -14,7 +14,12 @@ from octavo_engine.scheduling.kv_groups import KVCacheGroup
 from tests.octavo_engine.oracle import load_engine, save_tiny_model
 
 SHAPE = KVCacheShape(
-    groups=(KVCacheGroup(layers=(0, 1)),), block_size=16, num_kv_heads=8, head_dim=64, dtype=torch.bfloat16
+    groups=(KVCacheGroup(layers=(0, 1)),),
+    block_size=16,
+    num_kv_heads=8,
+    key_dim=64,
+    value_dim=64,
+    dtype=torch.bfloat16,
 )
 UNASKED_BLOCKS = 20
 
