@@ -15,15 +15,15 @@ import kopf
 from octavo.errors import InvalidSpec
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key
+from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
-from octavo_operator.shell.kube import ApiUnreachable, Kube, connect
+from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, connect
 from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resync import Resync
-from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
@@ -83,16 +83,18 @@ async def run(settings: Settings) -> None:
 async def wait_for_definition(kube: Kube) -> None:
     """kopf looks up once what the API server serves; the definition may be installed a moment later."""
     while not await is_defined(kube):
-        logger.warning("the API server does not serve InferenceServices yet; is the CRD installed?")
         await asyncio.sleep(CRD_WAIT_SECONDS)
 
 
 async def is_defined(kube: Kube) -> bool:
     try:
-        return await kube.serves(INFERENCE_SERVICES)
-    except ApiUnreachable as error:
+        defined = await kube.serves(INFERENCE_SERVICES)
+    except (ApiRefused, ApiUnreachable) as error:
         logger.warning("the API server does not answer: %s", error)
         return False
+    if not defined:
+        logger.warning("the API server does not serve InferenceServices yet; is the CRD installed?")
+    return defined
 
 
 def main() -> int:

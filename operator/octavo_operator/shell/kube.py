@@ -118,13 +118,13 @@ class Kube:
         """Bodies without spec and status; of all namespaces if none is named."""
         query = {"labelSelector": selector} if selector else {}
         answer = await self._request("GET", kind.path(namespace), query=query, accept=METADATA_LIST)
-        return list(answer.get("items", ()))
+        return list(answer.get("items") or ())
 
     async def read_listed(self, kind: Kind, namespace: str, name: str, *, selector: str) -> Body | None:
         """With the right to list alone, which is all that we have on kinds that we never write."""
         query = {"fieldSelector": f"metadata.name={name}", "labelSelector": selector}
-        items = (await self._request("GET", kind.path(namespace), query=query)).get("items", ())
-        return next(iter(items), None)
+        answer = await self._request("GET", kind.path(namespace), query=query)
+        return next(iter(answer.get("items") or ()), None)
 
     async def read(self, kind: Kind, namespace: str, name: str) -> Body | None:
         try:

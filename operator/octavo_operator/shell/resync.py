@@ -19,6 +19,7 @@ from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.watch import CHILD_SELECTOR
 
 INTERVAL_SECONDS: Final = 300.0
+RETRY_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 3.0
 """After a listing, for the watches to tell what they know."""
 
@@ -40,21 +41,25 @@ class Resync:
         self._asked.set()
 
     async def run(self) -> None:
+        wait = INTERVAL_SECONDS
         while True:
-            await self._wait()
-            try:
-                for kind in (INFERENCE_SERVICES, *CHILD_KINDS):
-                    await self.compare(kind)
-            except (ApiRefused, ApiUnreachable) as error:
-                logger.warning("the cache could not be compared with the API server: %s", error)
-            except Exception:
-                logger.exception("the cache could not be compared with the API server")
+            await self._wait(wait)
+            wait = INTERVAL_SECONDS if await self._compare_all() else RETRY_SECONDS
 
-    async def _wait(self) -> None:
+    async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._asked.wait(), timeout=INTERVAL_SECONDS)
+            await asyncio.wait_for(self._asked.wait(), timeout=seconds)
             await asyncio.sleep(SETTLE_SECONDS)
         self._asked.clear()
+
+    async def _compare_all(self) -> bool:
+        try:
+            for kind in (INFERENCE_SERVICES, *CHILD_KINDS):
+                await self.compare(kind)
+        except (ApiRefused, ApiUnreachable) as error:
+            logger.warning("the cache could not be compared with the API server: %s", error)
+            return False
+        return True
 
     async def compare(self, kind: Kind) -> None:
         """Only what the watches have not told some moments later is mended."""
