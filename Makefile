@@ -7,6 +7,9 @@ PYTHON  ?= python3
 BIN     := $(VENV)/bin
 CLUSTER ?= local
 
+# Two workers, each with whole files, so that a file's fixtures are made once. Cluster tests go one by one.
+PARALLEL := -n 2 --dist loadfile
+
 export OCTAVO_STATE ?= $(CURDIR)/.octavo
 export PYTHONUNBUFFERED := 1
 
@@ -46,7 +49,7 @@ generate: setup ## Write the CRD, the install manifest and the reference pages f
 	@$(BIN)/python -m tests.install.generate
 
 test-fast: check ## Everything that needs no cluster, in under two minutes
-	@$(BIN)/pytest -q -m "not cluster and not e2e and not slow"
+	@$(BIN)/pytest -q $(PARALLEL) -m "not cluster and not e2e and not slow"
 
 test-cluster: setup ## Tests on a real API server (light cluster, no node)
 	@$(BIN)/python -m tests.cluster.local binaries
@@ -61,7 +64,8 @@ prepare: setup ## Build once what the cluster tests need: packages, programs, im
 	@$(BIN)/python -m tests.cluster.images build
 
 test: check prepare ## Lint, types, unit, property, cluster and end-to-end tests (needs root)
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q $(PARALLEL) -m "not cluster and not e2e"
+	@$(BIN)/pytest -q -m "cluster or e2e"
 
 cluster: setup ## Start the local cluster alone and print its kubeconfig
 	@$(BIN)/python -m tests.cluster.local up
