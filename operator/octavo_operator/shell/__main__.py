@@ -38,11 +38,12 @@ logger = logging.getLogger(__name__)
 
 async def run(settings: Settings) -> None:
     kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
+    hub = Hub(settings.hub_endpoint)
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
-        targets=Targets(settings, Hub(settings.hub_endpoint), draw_jitter=random.random),
+        targets=Targets(settings, hub, draw_jitter=random.random),
         autoscaler=Autoscaler(scraper),
         reports=EngineReports(scraper),
         meters=meters,
@@ -66,6 +67,7 @@ async def run(settings: Settings) -> None:
             task.cancel()
         await workers.stop()
         await scraper.close()
+        await hub.close()
         await kube.close()
 
     kopf.on.startup(registry=registry)(start)

@@ -1,15 +1,13 @@
 """The model hub, through its own client: words to a commit, and config.json at that commit.
 
-The client is synchronous and runs in threads. No token is ever sent: the operator has none.
+No token is ever sent: the operator has none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -23,7 +21,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
-from huggingface_hub.utils._http import get_session, hf_raise_for_status
+from huggingface_hub.utils._http import get_async_session, hf_raise_for_status
 from huggingface_hub.utils._validators import validate_repo_id
 
 from octavo import engine_contract as contract
@@ -59,57 +57,61 @@ HUB_ERRORS: Final[tuple[type[Exception], ...]] = (
 
 
 class Hub:
-    """A hub at one address."""
+    """A hub at one address; used by one event loop."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
-        self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="hub")
+        self._session = get_async_session()
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def close(self) -> None:
+        await self._session.aclose()
 
     async def resolve(self, repository: str, revision: str) -> str | Refusal:
         """The commit that the words stand for now."""
 
-        def ask() -> str:
+        async def ask() -> str:
             validate_repo_id(repository)
             words = f"{quote(repository)}/revision/{quote(revision, safe='')}"
             # "expand" leaves out the list of files, which may be long.
-            return read_commit(fetch(f"{self._endpoint}/api/models/{words}?expand=sha", MAX_INFO_BYTES))
+            url = f"{self._endpoint}/api/models/{words}?expand=sha"
+            return read_commit(await self._fetch(url, MAX_INFO_BYTES))
 
         return await self._answer(ask, f"{repository} at {revision}")
 
     async def read_config(self, repository: str, commit: str) -> str | Refusal:
         """The text of a JSON object."""
 
-        def ask() -> str:
+        async def ask() -> str:
             validate_repo_id(repository)
             url = hf_hub_url(repository, CONFIG_FILE, revision=commit, endpoint=self._endpoint)
-            text = fetch(url, MAX_CONFIG_BYTES)
+            text = await self._fetch(url, MAX_CONFIG_BYTES)
             parse_object(text)
             return text
 
         return await self._answer(ask, f"{CONFIG_FILE} of {repository} at {commit}")
 
-    async def _answer(self, ask: Callable[[], str], what: str) -> str | Refusal:
+    async def _answer(self, ask: Callable[[], Awaitable[str]], what: str) -> str | Refusal:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
-        except HUB_ERRORS as error:
-            return replace(refusal_for(error, what), at_hub=True)
+            async with self._places, asyncio.timeout(DEADLINE_SECONDS):
+                return await ask()
+        except TimeoutError:
+            error: Exception = BadAnswer(f"the answer took longer than {DEADLINE_SECONDS:.0f} s")
+        except HUB_ERRORS as said:
+            error = said
+        return replace(refusal_for(error, what), at_hub=True)
 
-
-def fetch(url: str, most_bytes: int) -> str:
-    """The answer as text; neither a trickle nor a flood holds the caller up for long."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    data = bytearray()
-    with get_session().stream(
-        "GET", url, headers=HEADERS, timeout=TIMEOUT_SECONDS, follow_redirects=True
-    ) as response:
-        for chunk in response.iter_bytes():
-            data += chunk
-            if len(data) > most_bytes:
-                raise BadAnswer(f"the answer is longer than {most_bytes} bytes")
-            if time.monotonic() > deadline:
-                raise BadAnswer(f"the answer took longer than {DEADLINE_SECONDS:.0f} s")
-        hf_raise_for_status(response)
-    return data.decode(errors="replace")
+    async def _fetch(self, url: str, most_bytes: int) -> str:
+        data = bytearray()
+        async with self._session.stream(
+            "GET", url, headers=HEADERS, timeout=TIMEOUT_SECONDS, follow_redirects=True
+        ) as response:
+            hf_raise_for_status(response)
+            async for chunk in response.aiter_bytes():
+                data += chunk
+                if len(data) > most_bytes:
+                    raise BadAnswer(f"the answer is longer than {most_bytes} bytes")
+        return data.decode(errors="replace")
 
 
 def read_commit(text: str) -> str:

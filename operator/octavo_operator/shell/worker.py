@@ -13,7 +13,7 @@ from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Pass, Reconciler
 
-NUM_WORKERS: Final = 64
+NUM_WORKERS: Final = 256
 """Many, because most of them wait for somebody: a hub that does not answer must not keep the others."""
 STOP_SECONDS: Final = 10.0
 """For the passes under way when the process is told to end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -13,7 +12,7 @@ from itertools import repeat
 import pytest
 
 from octavo_operator.decide.target import Refusal
-from octavo_operator.shell.hub import Hub
+from tests.octavo_operator.shell.asking import Asker
 
 REPO = "organization/model"
 
@@ -47,8 +46,8 @@ class LiarServer(ThreadingHTTPServer):
 def ask_liar(status: int, parts: Callable[[], Iterator[bytes]]) -> tuple[str | Refusal, str | Refusal]:
     """What becomes of some words, and of config.json."""
     server = LiarServer(status, parts)
-    hub = Hub(f"http://127.0.0.1:{server.server_port}")
-    answers = asyncio.run(hub.resolve(REPO, "main")), asyncio.run(hub.read_config(REPO, "0" * 40))
+    hub = Asker(f"http://127.0.0.1:{server.server_port}")
+    answers = hub.resolve(REPO, "main"), hub.read_config(REPO, "0" * 40)
     server.shutdown()
     server.server_close()
     return answers
