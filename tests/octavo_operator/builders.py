@@ -17,7 +17,7 @@ from octavo_operator.decide.world import StoredRevision, World
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.pod_template import PodInputs, build_pod_template
-from octavo_operator.desired.revision import Revision
+from octavo_operator.desired.revision import Revision, revision_data
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OWNER = Owner(namespace="prod", name="chat", uid="3f0c")
@@ -95,7 +95,11 @@ def make_target(spec: InferenceServiceSpec | None = None) -> Target:
 def make_stored(revision: Revision, *, number: int = 1, proven: bool = True) -> StoredRevision:
     proven_at = "2026-01-01T00:01:00Z" if proven else None
     return StoredRevision(
-        revision=revision, number=number, created_at="2026-01-01T00:00:00Z", proven_at=proven_at
+        revision=revision,
+        number=number,
+        created_at="2026-01-01T00:00:00Z",
+        proven_at=proven_at,
+        data=revision_data(revision),
     )
 
 

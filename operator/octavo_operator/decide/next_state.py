@@ -21,7 +21,7 @@ from octavo_operator.desired.controller_revision import build_controller_revisio
 from octavo_operator.desired.deployment import build_deployment
 from octavo_operator.desired.metadata import Manifest
 from octavo_operator.desired.pins import build_pins
-from octavo_operator.desired.revision import Revision
+from octavo_operator.desired.revision import Revision, revision_data
 from octavo_operator.desired.service import build_service
 
 
@@ -101,7 +101,8 @@ def build_target_revision(
     if rollout.newly_proven:
         proven_at = format_time(now)
     number = stored.number if stored else next_number(world.numbers)
-    return build_controller_revision(world.owner, revision, number=number, proven_at=proven_at)
+    data = stored.data if stored else revision_data(revision)
+    return build_controller_revision(world.owner, data, number=number, proven_at=proven_at)
 
 
 def build_removals(world: World, rollout: RolloutDecision) -> list[Removal]:

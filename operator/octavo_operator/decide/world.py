@@ -29,6 +29,8 @@ class StoredRevision:
     number: int
     created_at: str
     proven_at: str | None
+    data: Mapping[str, Any]
+    """As it is stored, to the letter: it can never be changed, not even by a field that we do not know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
             number=body["revision"],
             created_at=metadata["creationTimestamp"],
             proven_at=metadata.get("annotations", {}).get(names.ANNOTATION_PROVEN_AT),
+            data=body["data"],
         )
     return found
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
 from octavo_operator.api import names
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
-from octavo_operator.desired.revision import Revision, revision_data
 
 
 def build_controller_revision(
-    owner: Owner, revision: Revision, *, number: int, proven_at: str | None
+    owner: Owner, data: Mapping[str, Any], *, number: int, proven_at: str | None
 ) -> Manifest:
     """What is learned later (that the revision was ready) is an annotation: `data` never changes."""
-    name = names.revision_name(owner.name, revision.hash)
-    metadata = build_metadata(owner, name, names.revision_labels(owner.name, revision.hash))
+    name = names.revision_name(owner.name, data["hash"])
+    metadata = build_metadata(owner, name, names.revision_labels(owner.name, data["hash"]))
     if proven_at is not None:
         metadata["annotations"] = {names.ANNOTATION_PROVEN_AT: proven_at}
     return {
@@ -20,5 +23,5 @@ def build_controller_revision(
         "kind": "ControllerRevision",
         "metadata": metadata,
         "revision": number,
-        "data": revision_data(revision),
+        "data": deepcopy(dict(data)),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from math import isfinite
 from typing import Final
 
 import httpx
@@ -16,6 +15,9 @@ from octavo_operator.decide.scaling import Reading, Sample, Unknown
 
 TIMEOUT_SECONDS: Final = 3.0
 MOST_AT_ONCE: Final = 64
+MAX_METRICS_BYTES: Final = 2**20
+MAX_BLOCKS: Final = 2**40
+"""More is no number of blocks, and might not fit into status."""
 WANTED: Final = (contract.NUM_REQUESTS_RUNNING, contract.NUM_REQUESTS_WAITING, contract.MAX_SEQUENCES)
 
 UNREADABLE: Final = (httpx.HTTPError, TimeoutError, ValueError)
@@ -51,14 +53,23 @@ class Scraper:
         except UNREADABLE:
             return None
         blocks = values.get(contract.MEASURED_KV_BLOCKS, 0.0)
-        return int(blocks) if isfinite(blocks) and blocks >= 1 else None
+        return int(blocks) if 1 <= blocks <= MAX_BLOCKS else None
 
     async def _metrics_of(self, pod: PodView, port: int) -> str:
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            response = await self._client.get(f"http://{host}:{port}{contract.METRICS_PATH}")
-        response.raise_for_status()
-        return response.text
+            return await self._fetch(f"http://{host}:{port}{contract.METRICS_PATH}")
+
+    async def _fetch(self, url: str) -> str:
+        """An engine's image may be anybody's: what it sends is not kept without end."""
+        data = bytearray()
+        async with self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+            response.raise_for_status()
+            async for chunk in response.aiter_bytes():
+                data += chunk
+                if len(data) > MAX_METRICS_BYTES:
+                    raise ValueError(f"the metrics are longer than {MAX_METRICS_BYTES} bytes")
+        return data.decode(errors="replace")
 
 
 def sum_by_name(text: str, wanted: Collection[str]) -> dict[str, float]:

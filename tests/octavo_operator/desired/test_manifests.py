@@ -55,7 +55,7 @@ def manifests(spec: Any) -> list[dict[str, Any]]:
     revision = make_revision(spec)
     return [
         build_pins(OWNER, (make_pin(spec),)),
-        build_controller_revision(OWNER, revision, number=1, proven_at=None),
+        build_controller_revision(OWNER, revision_data(revision), number=1, proven_at=None),
         deployment_of(revision, replicas=2, deadline=spec.rollout.progress_deadline_seconds),
         build_service(OWNER, port=spec.routing.port, serving=revision.hash),
     ]

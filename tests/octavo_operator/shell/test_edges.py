@@ -20,13 +20,13 @@ from octavo_operator.decide.events import EventDraft
 from octavo_operator.decide.scaling import Sample, Unknown
 from octavo_operator.decide.target import Refusal
 from octavo_operator.shell.cache import Cache
-from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, PODS
 from octavo_operator.shell.kube import build_event, read_refusal
 from octavo_operator.shell.logs import JsonFormatter
 from octavo_operator.shell.scrape import Scraper, parse_metrics
 from octavo_operator.shell.settings import read_settings
 from tests.octavo_operator.builders import NOW, OWNER, make_pod
+from tests.octavo_operator.shell.asking import Asker
 from tests.support.model_hub import HubStore, ModelHub, Weather
 
 REPO = "organization/model"
@@ -34,24 +34,24 @@ KEY = (OWNER.namespace, OWNER.name)
 
 
 @pytest.fixture
-def hub_store(tmp_path: Path) -> Iterator[tuple[HubStore, Hub]]:
+def hub_store(tmp_path: Path) -> Iterator[tuple[HubStore, Asker]]:
     store = HubStore(tmp_path)
     with ModelHub(store) as server:
-        yield store, Hub(server.endpoint)
+        yield store, Asker(server.endpoint)
 
 
-def test_hub_resolves_branch_tag_and_commit_to_one_commit(hub_store: tuple[HubStore, Hub]) -> None:
+def test_hub_resolves_branch_tag_and_commit_to_one_commit(hub_store: tuple[HubStore, Asker]) -> None:
     store, hub = hub_store
     first = store.add_commit(REPO, {"config.json": b'{"a": 1}'}, message="first")
     store.tag(REPO, "v1", first)
     second = store.add_commit(REPO, {"config.json": b'{"a": 2}'}, message="second")
 
     words = ("main", "v1", first)
-    assert [asyncio.run(hub.resolve(REPO, word)) for word in words] == [second, first, first]
-    assert asyncio.run(hub.read_config(REPO, first)) == '{"a": 1}'
+    assert [hub.resolve(REPO, word) for word in words] == [second, first, first]
+    assert hub.read_config(REPO, first) == '{"a": 1}'
 
 
-def test_hub_refuses_with_its_reason(hub_store: tuple[HubStore, Hub]) -> None:
+def test_hub_refuses_with_its_reason(hub_store: tuple[HubStore, Asker]) -> None:
     store, hub = hub_store
     commit = store.add_commit(REPO, {"config.json": b"[]"}, message="first")
     store.add_commit("organization/empty", {"README.md": b""}, message="first")
@@ -61,21 +61,21 @@ def test_hub_refuses_with_its_reason(hub_store: tuple[HubStore, Hub]) -> None:
         assert answer.message
         return answer.reason
 
-    assert reason(asyncio.run(hub.resolve("organization/absent", "main"))) == "RepositoryNotFound"
-    assert reason(asyncio.run(hub.resolve(REPO, "v9"))) == "RevisionNotFound"
-    assert reason(asyncio.run(hub.read_config("organization/empty", "main"))) == "FileMissing"
-    assert reason(asyncio.run(hub.read_config(REPO, commit))) == "InvalidConfig"
+    assert reason(hub.resolve("organization/absent", "main")) == "RepositoryNotFound"
+    assert reason(hub.resolve(REPO, "v9")) == "RevisionNotFound"
+    assert reason(hub.read_config("organization/empty", "main")) == "FileMissing"
+    assert reason(hub.read_config(REPO, commit)) == "InvalidConfig"
     store.gate(REPO)
-    assert reason(asyncio.run(hub.read_config(REPO, commit))) == "AccessDenied"
+    assert reason(hub.read_config(REPO, commit)) == "AccessDenied"
 
 
-def test_hub_outage_is_a_refusal_that_may_pass(hub_store: tuple[HubStore, Hub]) -> None:
+def test_hub_outage_is_a_refusal_that_may_pass(hub_store: tuple[HubStore, Asker]) -> None:
     store, hub = hub_store
     store.add_commit(REPO, {"config.json": b"{}"}, message="first")
     store.set_weather(Weather(outage=True))
     answers = [
-        asyncio.run(hub.resolve(REPO, "main")),
-        asyncio.run(Hub("http://127.0.0.1:1").resolve(REPO, "main")),
+        hub.resolve(REPO, "main"),
+        Asker("http://127.0.0.1:1").resolve(REPO, "main"),
     ]
     for answer in answers:
         assert isinstance(answer, Refusal)
@@ -105,6 +105,9 @@ def test_missing_metric_makes_the_pod_unknown(text: str) -> None:
 
 class Engine(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.headers["Host"].startswith("127.0.0.3"):
+            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 2**21)
+            return
         if self.headers["Host"].startswith("127.0.0.2"):
             time.sleep(10)
         self.send_response(200)
@@ -118,10 +121,13 @@ class Engine(BaseHTTPRequestHandler):
 def test_scraper_reads_all_pods_within_one_time_limit() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
     hung = ThreadingHTTPServer(("127.0.0.2", server.server_port), Engine)
-    for one in (server, hung):
+    endless = ThreadingHTTPServer(("127.0.0.3", server.server_port), Engine)
+    for one in (server, hung, endless):
         one.daemon_threads = True
         threading.Thread(target=one.serve_forever, daemon=True).start()
-    pods = [make_pod(name=f"pod-{n}", address=f"127.0.0.{1 + (n > 1)}") for n in range(6)]
+    pods = [
+        make_pod(name=f"pod-{n}", address=f"127.0.0.{address}") for n, address in enumerate((1, 1, 2, 2, 3))
+    ]
 
     async def read() -> dict[str, Any]:
         scraper = Scraper()
@@ -133,11 +139,12 @@ def test_scraper_reads_all_pods_within_one_time_limit() -> None:
     started = time.monotonic()
     readings = asyncio.run(read())
     took = time.monotonic() - started
-    for one in (server, hung):
+    for one in (server, hung, endless):
         one.shutdown()
         one.server_close()
     answered = {name for name, reading in readings.items() if isinstance(reading, Sample)}
     assert answered == {"pod-0", "pod-1"}
+    assert "longer than" in readings["pod-4"].reason
     assert took < 6, "the pods are asked at once, not one after the other"
 
 

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 
 from octavo import engine_contract as contract
@@ -116,14 +115,15 @@ def test_engine_is_left_alone_for_a_while_when_it_did_not_answer() -> None:
         pytest.param(f'{contract.MEASURED_KV_BLOCKS}{{model_name="m"}} 1925.0\n', 1925, id="reported"),
         pytest.param("other 1\n", None, id="absent"),
         pytest.param(f"{contract.MEASURED_KV_BLOCKS} NaN\n", None, id="no number"),
+        pytest.param(f"{contract.MEASURED_KV_BLOCKS} 1e308\n", None, id="impossible"),
         pytest.param("<html>", None, id="no metrics"),
     ],
 )
 def test_count_is_read_from_the_engines_metrics(
     text: str, blocks: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(self: httpx.AsyncClient, url: str) -> httpx.Response:
-        return httpx.Response(200, text=text, request=httpx.Request("GET", url))
+    async def answer(self: Scraper, url: str) -> str:
+        return text
 
     async def read() -> int | None:
         scraper = Scraper()
@@ -132,5 +132,5 @@ def test_count_is_read_from_the_engines_metrics(
         finally:
             await scraper.close()
 
-    monkeypatch.setattr(httpx.AsyncClient, "get", answer)
+    monkeypatch.setattr(Scraper, "_fetch", answer)
     assert asyncio.run(read()) == blocks

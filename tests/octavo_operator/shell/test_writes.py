@@ -1,0 +1,119 @@
+"""Writing children: what a user is told, what is tried again, and what ends."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+from octavo_operator.desired.service import build_service
+from octavo_operator.shell.autoscaler import Autoscaler
+from octavo_operator.shell.cache import Cache
+from octavo_operator.shell.engine_reports import EngineReports
+from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.kinds import SERVICES
+from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
+from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.reconcile import ChildRefused, Reconciler
+from octavo_operator.shell.scrape import Scraper
+from octavo_operator.shell.settings import read_settings
+from octavo_operator.shell.targets import Targets
+from tests.octavo_operator.builders import NOW, OWNER
+
+SERVICE = build_service(OWNER, port=8000, serving="aaa")
+
+
+class FakeKube(Kube):
+    """Stores one Service; `add` is what a policy of the cluster or a person adds to each write."""
+
+    def __init__(self, *, refuse: ApiRefused | None = None, add: dict[str, str] | None = None) -> None:
+        self.refuse = refuse
+        self.add = add or {}
+        self.calls: list[str] = []
+        self.stored: dict[str, Any] | None = None
+
+    async def apply(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        return self.write("apply", manifest)
+
+    async def overwrite(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        return self.write("overwrite", manifest)
+
+    def write(self, verb: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(verb)
+        if self.refuse is not None:
+            raise self.refuse
+        made = copy.deepcopy(manifest)
+        made["spec"]["selector"] |= self.add
+        if self.stored is not None and made["spec"] == self.stored["spec"]:
+            return self.stored
+        version = 1 if self.stored is None else int(self.stored["metadata"]["resourceVersion"]) + 1
+        made["metadata"] |= {"uid": "u", "resourceVersion": str(version)}
+        self.stored = made
+        return made
+
+
+def write_once(kube: FakeKube, cache: Cache) -> bool:
+    """True if another pass is to follow at once."""
+
+    async def run() -> bool:
+        hub, scraper = Hub("http://hub.test"), Scraper()
+        targets = Targets(read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), hub, draw_jitter=lambda: 0.0)
+        reconciler = Reconciler(
+            kube=kube,
+            cache=cache,
+            targets=targets,
+            autoscaler=Autoscaler(scraper),
+            reports=EngineReports(scraper),
+            meters=Meters(),
+            clock=lambda: NOW,
+        )
+        try:
+            return await reconciler._apply(SERVICE)
+        finally:
+            await hub.close()
+            await scraper.close()
+
+    return asyncio.run(run())
+
+
+def test_policy_that_undoes_every_write_is_not_fought_without_end() -> None:
+    kube, cache = FakeKube(add={"policy": "on"}), Cache()
+    assert write_once(kube, cache)
+    assert not write_once(kube, cache)
+    assert kube.calls == ["apply", "overwrite"] * 2
+
+
+def test_what_is_as_it_should_be_is_not_written() -> None:
+    kube, cache = FakeKube(), Cache()
+    assert write_once(kube, cache)
+    assert not write_once(kube, cache)
+    assert kube.calls == ["apply"]
+    assert cache.find(SERVICES, OWNER.namespace, OWNER.name) is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        pytest.param(403, "exceeded quota", ChildRefused, id="quota"),
+        pytest.param(422, "is invalid", ChildRefused, id="invalid"),
+        pytest.param(500, "failed calling webhook x", ChildRefused, id="webhook down"),
+        pytest.param(429, "slow down", ApiRefused, id="too many requests"),
+        pytest.param(409, "conflict", ApiRefused, id="conflict"),
+        pytest.param(500, "etcdserver: leader changed", ApiRefused, id="no leader"),
+        pytest.param(503, "unavailable", ApiRefused, id="restarting"),
+    ],
+)
+def test_api_server_out_of_order_does_not_make_a_service_unready(
+    status: int, message: str, error: type[Exception]
+) -> None:
+    """ChildRefused is told in status; the others are only tried again."""
+    refused = read_refusal(status, f'{{"message": "{message}"}}'.encode())
+    with pytest.raises(error, match=message):
+        write_once(FakeKube(refuse=refused), Cache())
+
+
+@pytest.mark.parametrize("text", ["×" * 2000, "a" + "é" * 2000, "\ud800" * 2000])
+def test_event_message_fits_in_bytes(text: str) -> None:
+    assert 1020 < len(cut_bytes(text, 1024).encode()) <= 1024
