@@ -119,6 +119,12 @@ def test_large_numbers_are_written_in_full() -> None:
     assert "tolerationSeconds: 31536000\n" in text
 
 
+@pytest.mark.parametrize("name", ["12345678", "1e10", "true"])
+def test_namespace_that_looks_like_a_number_stays_a_name(name: str) -> None:
+    documents = render("--set-string", f"watchNamespace={name}")
+    assert only(documents, "Role")["metadata"]["namespace"] == name
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
