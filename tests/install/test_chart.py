@@ -125,6 +125,13 @@ def test_namespace_that_looks_like_a_number_stays_a_name(name: str) -> None:
     assert only(documents, "Role")["metadata"]["namespace"] == name
 
 
+def test_release_namespace_that_looks_like_a_number_stays_a_name() -> None:
+    documents = render("--namespace", "20261129", "--set", "namespace.create=true")
+    assert only(documents, "Namespace")["metadata"]["name"] == "20261129"
+    assert only(documents, "Deployment")["metadata"]["namespace"] == "20261129"
+    assert only(documents, "ClusterRoleBinding")["subjects"][0]["namespace"] == "20261129"
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [

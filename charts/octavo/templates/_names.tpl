@@ -13,5 +13,5 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- define "octavo.operatorSubject" -}}
 - kind: ServiceAccount
   name: octavo-operator
-  namespace: {{ .Release.Namespace }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
