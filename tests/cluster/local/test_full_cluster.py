@@ -49,7 +49,16 @@ def echo_service(cluster: Cluster) -> str:
     """Address of a Service with two pods behind it, whose image was pulled from the registry."""
     run_echo(cluster, replicas=2)
     cluster.kubectl("expose", "deployment", "echo", "--port=80", "--target-port=8080")
-    return cluster.kubectl("get", "service", "echo", "--output=jsonpath={.spec.clusterIP}")
+    address = cluster.kubectl("get", "service", "echo", "--output=jsonpath={.spec.clusterIP}")
+    wait_until(lambda: answers_inside(cluster, address))  # kube-proxy writes its rules a moment later
+    return address
+
+
+def answers_inside(cluster: Cluster, address: str) -> bool:
+    """Whether a connection from the node to port 80 of the address is taken."""
+    probe = f"import socket; socket.create_connection(({address!r}, 80), timeout=2)"
+    command = [*cluster.enter, sys.executable, "-c", probe]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def run_echo(cluster: Cluster, *, replicas: int) -> None:

@@ -79,9 +79,14 @@ def test_down_cleans_up_when_the_tool_was_killed_in_mid_start(seconds: float) ->
     assert find_cluster(NAME) is None
 
 
+def heed_interrupts() -> None:
+    """As in a shell's foreground; what a script starts in the background ignores Ctrl-C from birth."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_up_cleans_up_after_itself_when_interrupted() -> None:
     command = [sys.executable, "-m", "tests.cluster.local", "up", "--light", "--name", NAME]
-    tool = subprocess.Popen(command, cwd=REPOSITORY)
+    tool = subprocess.Popen(command, cwd=REPOSITORY, preexec_fn=heed_interrupts)
     root = cluster_paths(NAME).root
     deadline = time.monotonic() + 30
     while not find_processes(root) and time.monotonic() < deadline:
