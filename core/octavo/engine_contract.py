@@ -94,6 +94,9 @@ E2E_REQUEST_LATENCY: Final = "vllm:e2e_request_latency_seconds"
 REQUEST_QUEUE_TIME: Final = "vllm:request_queue_time_seconds"
 CACHE_CONFIG_INFO: Final = "vllm:cache_config_info"
 """Labels `block_size` and `num_gpu_blocks` (vLLM's name for the number of KV blocks)."""
+LORA_REQUESTS_INFO: Final = "vllm:lora_requests_info"
+"""Labels `max_lora`, and `running_lora_adapters` and `waiting_lora_adapters`, names joined by commas; the
+value is the time of the scrape. The Gateway API Inference Extension picks replicas by it."""
 
 # Metrics: Octavo's own --------------------------------------------------------------------------
 REQUESTS_ARRIVED: Final = "octavo_requests_arrived_total"

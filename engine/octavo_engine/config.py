@@ -6,6 +6,7 @@ here but in `EngineFacts`: this is the question, that is the answer.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from octavo.errors import InvalidSpec
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 KV_CACHE_DTYPES = ("auto", "float32", "bf16", "fp16")
 DEVICES = ("cpu",)
+ADAPTER_NAME = re.compile(r"[A-Za-z0-9._:/+@-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,11 @@ class EngineConfig:
     max_waiting: int = 1024
     """Requests that may wait; one more is refused."""
     enable_prefix_caching: bool = True
+    adapters: tuple[tuple[str, Path], ...] = ()
+    """LoRA adapters to load at start: names and folders."""
+    max_adapters: int = 0
+    """Adapters that room is kept for; 0: the engine takes none."""
+    max_adapter_rank: int = 16
     speculative_ngram: int = 0
     """Tokens guessed ahead in a step from what a text repeats; 0 is off. No text changes by it."""
 
@@ -52,13 +59,40 @@ class EngineConfig:
             value = getattr(self, name)
             if value not in allowed:
                 raise InvalidSpec(f"{name}: must be one of {', '.join(allowed)}, got {value!r}")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "block_size", "max_waiting"):
+        for name in (
+            "max_num_seqs",
+            "max_num_batched_tokens",
+            "block_size",
+            "max_waiting",
+            "max_adapter_rank",
+        ):
             _require_positive(name, getattr(self, name))
         for name in ("max_model_len", "planned_kv_blocks", "num_kv_blocks", "memory_limit_bytes"):
             if getattr(self, name) is not None:
                 _require_positive(name, getattr(self, name))
-        if self.speculative_ngram < 0:
-            raise InvalidSpec(f"speculative_ngram: must be at least 0, got {self.speculative_ngram}")
+        for name in ("speculative_ngram", "max_adapters"):
+            if getattr(self, name) < 0:
+                raise InvalidSpec(f"{name}: must be at least 0, got {getattr(self, name)}")
+        self._check_adapters()
+
+    def _check_adapters(self) -> None:
+        names = [name for name, _ in self.adapters]
+        if len(names) > self.max_adapters:
+            raise InvalidSpec(f"max_adapters: {len(names)} are to be loaded, but at most {self.max_adapters}")
+        for name in names:
+            require_adapter_name(name, served_model_name=self.served_model_name)
+        if len(set(names)) < len(names):
+            raise InvalidSpec(f"adapters: a name is given twice in {', '.join(names)}")
+
+
+def require_adapter_name(name: str, *, served_model_name: str) -> None:
+    """Refuse a name that could not be asked for, or told apart in metrics."""
+    if ADAPTER_NAME.fullmatch(name) is None:
+        raise InvalidSpec(
+            f"adapter {name[:200]!r}: a name has 1 to 128 letters, digits and the signs . _ : / + @ -"
+        )
+    if name == served_model_name:
+        raise InvalidSpec(f"adapter {name!r}: this is the name of the model itself; choose another")
 
 
 def _require_positive(name: str, value: int) -> None:

@@ -34,6 +34,21 @@ class EngineFacts:
     vocab_size: int
     """Ids below this exist; padding of the matrix is not counted."""
     revision: str
+    max_adapters: int = 0
+    adapter_bytes: int = 0
+    """Kept free for adapters, all of the highest rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterFacts:
+    """One loaded LoRA adapter."""
+
+    name: str
+    identity: str
+    """Of this load: never used again, also not when the name is."""
+    num_bytes: int
+    loaded: float = 0.0
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +75,6 @@ class EngineStats:
     """Sequences ended because no token could be drawn: scores not finite, or a grammar too complex."""
     steps: int
     step_seconds: float
+    running_adapters: tuple[str, ...] = ()
+    """Names of the adapters that running sequences use."""
+    waiting_adapters: tuple[str, ...] = ()

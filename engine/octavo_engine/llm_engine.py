@@ -10,14 +10,16 @@ import os
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
 
 from octavo_engine.admissibility import refusal_of
 from octavo_engine.config import EngineConfig
-from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
+from octavo_engine.execution.adapters import AdapterTable, unknown_adapter
 from octavo_engine.execution.cache_sizing import (
     BlockCount,
     decide_block_count,
@@ -32,6 +34,7 @@ from octavo_engine.execution.prompt_logprobs import PromptLogprobs
 from octavo_engine.execution.verification import Drawn, draw_and_verify
 from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
+from octavo_engine.models.adaptable import make_adaptable
 from octavo_engine.plan_agreement import report_agreement
 from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, TokenConstraint, TokenEvent
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
@@ -48,15 +51,24 @@ class _Sampling:
     params: SamplingParams
     seed: int
     constraint: TokenConstraint | None
+    adapter: str
+    """Identity of the adapter it holds on to."""
 
 
 class LLMEngine:
     """One model on one device."""
 
     def __init__(
-        self, *, facts: EngineFacts, runner: ModelRunner, scheduler: Scheduler, max_waiting: int
+        self,
+        *,
+        facts: EngineFacts,
+        runner: ModelRunner,
+        scheduler: Scheduler,
+        adapters: AdapterTable,
+        max_waiting: int,
     ) -> None:
         self._facts = facts
+        self._adapters = adapters
         self._runner = runner
         self._scheduler = scheduler
         self._max_waiting = max_waiting
@@ -77,18 +89,34 @@ class LLMEngine:
         limit = config.memory_limit_bytes or memory_limit_bytes()
         report = progress or _ignore_progress
         model = load_model(config, limit_bytes=limit, device=device, progress=report)
+        adaptable = make_adaptable(model.decoder) if config.max_adapters else None
+        if adaptable is not None:
+            model = replace(model, decoder=adaptable.decoder)
+        adapters = AdapterTable(adaptable, max_adapters=config.max_adapters, max_rank=config.max_adapter_rank)
         report("measuring memory", 0.0)
         shape = kv_cache_shape(config, model)
-        count = decide_block_count(config, model, shape, limit_bytes=limit, device=device)
+        count = decide_block_count(
+            config, model, shape, limit_bytes=limit, reserved_bytes=adapters.most_bytes, device=device
+        )
         report_agreement(config, model.raw_config, count.memory, limit_bytes=limit)
         runner = ModelRunner(
             model.decoder, KVCache(shape, num_blocks=count.num_blocks, device=device), device=device
         )
+        adapters.load_all(config.adapters)
         report("first token", 0.0)
         runner.run(one_sequence_layout(shape, 1, num_samples=1))
         scheduler = _build_scheduler(config, shape, count)
-        facts = _facts(config, model, shape, count, limit_bytes=limit, scheduler=scheduler)
-        return cls(facts=facts, runner=runner, scheduler=scheduler, max_waiting=config.max_waiting)
+        facts = replace(
+            _facts(config, model, shape, count, limit_bytes=limit, scheduler=scheduler),
+            adapter_bytes=adapters.most_bytes,
+        )
+        return cls(
+            facts=facts,
+            runner=runner,
+            scheduler=scheduler,
+            adapters=adapters,
+            max_waiting=config.max_waiting,
+        )
 
     @property
     def facts(self) -> EngineFacts:
@@ -108,20 +136,25 @@ class LLMEngine:
         )
         if refusal is not None:
             return refusal
+        adapter = self._adapters.identity_of(request.adapter)
+        if adapter is None:
+            return unknown_adapter(request.adapter)
+        self._adapters.use(adapter)
         seed = request.params.seed
         self._sampling[request.request_id] = _Sampling(
             params=request.params,
             seed=int.from_bytes(os.urandom(8)) if seed is None else seed,
             constraint=request.constraint,
+            adapter=adapter,
         )
         self._arrivals[request.request_id] = request.arrival
         if request.params.prompt_logprobs is not None:
             self._prompt_logprobs.begin(request.request_id)
-        self._scheduler.add(self._sequence_of(request))
+        self._scheduler.add(self._sequence_of(request, adapter))
         self._num_added += 1
         return None
 
-    def _sequence_of(self, request: EngineRequest) -> Sequence:
+    def _sequence_of(self, request: EngineRequest, adapter: str) -> Sequence:
         params = request.params
         ends = (
             params.stop_token_ids if params.ignore_eos else params.stop_token_ids | self._facts.eos_token_ids
@@ -135,6 +168,7 @@ class LLMEngine:
                 max_tokens=params.max_tokens, min_tokens=params.min_tokens, stop_token_ids=ends
             ),
             salt=_cache_salt(request),
+            adapter=adapter,
         )
 
     def abort(self, request_id: str, reason: Literal["abort", "stop"] = "abort") -> None:
@@ -147,9 +181,27 @@ class LLMEngine:
         return self._scheduler.has_work()
 
     def _forget(self, request_id: str) -> None:
-        for known in (self._sampling, self._arrivals, self._queue_seconds):
+        sampling = self._sampling.pop(request_id, None)
+        if sampling is not None:
+            self._adapters.leave(sampling.adapter)
+        for known in (self._arrivals, self._queue_seconds):
             known.pop(request_id, None)
         self._prompt_logprobs.forget(request_id)
+
+    # Adapters -----------------------------------------------------------------------------------
+
+    @property
+    def adapters(self) -> tuple[AdapterFacts, ...]:
+        """Those that requests can name."""
+        return self._adapters.listed
+
+    def load_adapter(self, name: str, folder: Path) -> Refusal | None:
+        """Take on a LoRA adapter; requests wait meanwhile."""
+        return self._adapters.load(name, folder)
+
+    def unload_adapter(self, name: str) -> Refusal | None:
+        """Take no more requests for an adapter; its memory is given back with the last that it has."""
+        return self._adapters.unload(name)
 
     # One step -----------------------------------------------------------------------------------
 
@@ -181,6 +233,7 @@ class LLMEngine:
                 self._queue_seconds[item.sequence.request_id] = max(0.0, now - arrival)
 
     def _compute(self, layout: BatchLayout, scheduled: SequenceOf[ScheduledSequence]) -> dict[str, Drawn]:
+        self._adapters.set_rows(layout.adapter_rows)
         hidden = self._runner.forward(layout)
         for item in scheduled:
             if self._prompt_logprobs.is_wanted(item.sequence.request_id):
@@ -268,6 +321,8 @@ class LLMEngine:
             failed_rows=self._failed_rows,
             steps=self._steps,
             step_seconds=self._step_seconds,
+            running_adapters=self._adapters.names_of(self._scheduler.running),
+            waiting_adapters=self._adapters.names_of(self._scheduler.waiting),
         )
 
     def preempt_newest(self) -> None:
@@ -329,6 +384,7 @@ def _facts(
         eos_token_ids=model.eos_token_ids,
         vocab_size=model.num_token_ids,
         revision=config.revision,
+        max_adapters=config.max_adapters,
     )
 
 

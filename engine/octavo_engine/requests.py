@@ -23,6 +23,10 @@ REFUSED_QUEUE_FULL: Final = "QueueFull"
 """Too many requests wait already: try again later (HTTP 429)."""
 REFUSED_INVALID: Final = "InvalidRequest"
 """Token ids outside the vocabulary, an empty prompt and the like."""
+REFUSED_UNKNOWN_ADAPTER: Final = "UnknownAdapter"
+"""No adapter of this name is loaded (HTTP 404)."""
+REFUSED_ADAPTER: Final = "AdapterRefused"
+"""An adapter that cannot be loaded: its files, its rank, or no room."""
 REFUSED_DUPLICATE_ID: Final = "DuplicateRequestId"
 """A request with this id is in flight."""
 
@@ -119,6 +123,8 @@ class EngineRequest:
     cache_salt: str = ""
     """Requests share cached blocks only when their salts are equal."""
     constraint: TokenConstraint | None = None
+    adapter: str = ""
+    """Name of the LoRA adapter to compute it with; empty: the model as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

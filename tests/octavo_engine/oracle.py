@@ -108,7 +108,13 @@ def load_engine(model_dir: Path, **changes: Any) -> LLMEngine:
 
 
 def request(
-    request_id: str, prompt: Sequence[int], num_tokens: int = 16, *, salt: str = "", **params: Any
+    request_id: str,
+    prompt: Sequence[int],
+    num_tokens: int = 16,
+    *,
+    salt: str = "",
+    adapter: str = "",
+    **params: Any,
 ) -> EngineRequest:
     """A request, greedy and without end unless said otherwise."""
     return EngineRequest(
@@ -117,6 +123,7 @@ def request(
         params=SamplingParams(max_tokens=num_tokens, **{**GREEDY, **params}),
         arrival=0.0,
         cache_salt=salt,
+        adapter=adapter,
     )
 
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NAME: Final = "serve"
 SUMMARY: Final = "Serve the model in a folder over the OpenAI API."
 
+SPARE_ADAPTERS: Final = 4
+"""That room is kept for where clients may load some."""
+
 UNITS: Final = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "K": 10**3, "M": 10**6, "G": 10**9}
 
 logger = logging.getLogger("octavo_engine.serve")
@@ -55,6 +58,33 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         help="of weights and activations (default auto: the checkpoint's)",
     )
     group.add_argument("--device", choices=("cpu",), default="cpu", help="where it runs")
+    _add_adapter_flags(parser)
+
+
+def _add_adapter_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("LoRA adapters")
+    group.add_argument(
+        "--lora",
+        type=parse_adapter,
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="serve the adapter in a folder (PEFT's form) as the model NAME; may be repeated",
+    )
+    group.add_argument(
+        "--allow-runtime-lora",
+        action="store_true",
+        help="let clients load adapters from any folder that this process can read, and unload them",
+    )
+    group.add_argument(
+        "--max-loras",
+        type=int,
+        metavar="N",
+        help="adapters to keep memory for (default: those of --lora; 4 more with --allow-runtime-lora)",
+    )
+    group.add_argument(
+        "--max-lora-rank", type=int, default=16, metavar="R", help="highest rank to keep memory for"
+    )
 
 
 def add_memory_flags(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +152,18 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * UNITS[match[2] or ""]
 
 
+def parse_adapter(text: str) -> tuple[str, Path]:
+    """A name and a folder.
+
+    >>> parse_adapter("sql=/adapters/sql")
+    ('sql', PosixPath('/adapters/sql'))
+    """
+    name, _, folder = text.partition("=")
+    if not name or not folder:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=DIR")
+    return name, Path(folder)
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
     import asyncio
@@ -172,7 +214,20 @@ def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> E
         memory_limit_bytes=arguments.memory_limit,
         max_waiting=arguments.max_waiting,
         speculative_ngram=arguments.speculative_ngram,
+        adapters=tuple(arguments.lora),
+        max_adapters=_max_adapters(arguments),
+        max_adapter_rank=arguments.max_lora_rank,
     )
+
+
+def _max_adapters(arguments: argparse.Namespace) -> int:
+    if arguments.max_loras is None:
+        return len(arguments.lora) + (SPARE_ADAPTERS if arguments.allow_runtime_lora else 0)
+    if arguments.max_loras < len(arguments.lora):
+        raise InvalidSpec(
+            f"--max-loras {arguments.max_loras}: fewer than the {len(arguments.lora)} of --lora; raise it"
+        )
+    return int(arguments.max_loras)
 
 
 def _serve_options(
@@ -192,6 +247,7 @@ def _serve_options(
         model_dir=arguments.model,
         identity=identity,
         max_open=config.max_num_seqs + config.max_waiting,
+        allow_runtime_adapters=arguments.allow_runtime_lora,
         drain=DrainTimes(
             accept_seconds=arguments.drain_accept_seconds, shutdown_seconds=arguments.shutdown_timeout
         ),

@@ -58,9 +58,18 @@ def kv_cache_shape(config: EngineConfig, model: LoadedModel) -> KVCacheShape:
 
 
 def decide_block_count(
-    config: EngineConfig, model: LoadedModel, shape: KVCacheShape, *, limit_bytes: int, device: torch.device
+    config: EngineConfig,
+    model: LoadedModel,
+    shape: KVCacheShape,
+    *,
+    limit_bytes: int,
+    reserved_bytes: int,
+    device: torch.device,
 ) -> BlockCount:
-    """The lesser of what was measured and what was planned; exactly `num_kv_blocks` where that is set."""
+    """The lesser of what was measured and what was planned; exactly `num_kv_blocks` where that is set.
+
+    `reserved_bytes` of weights are still to come: those of adapters.
+    """
     planned = _planned_blocks(config, model, shape)
     if config.num_kv_blocks is not None:
         return BlockCount(
@@ -71,7 +80,9 @@ def decide_block_count(
         )
     meter = _measure_step(config, model, shape, device)
     peak, attention = meter.peak_bytes(), _attention_bytes(config, model, shape)
-    budget = kv_budget_bytes(limit_bytes=limit_bytes, peak_bytes=peak, attention_bytes=attention)
+    budget = kv_budget_bytes(
+        limit_bytes=limit_bytes, peak_bytes=peak + reserved_bytes, attention_bytes=attention
+    )
     measured = require_room_for_blocks(
         budget_bytes=budget, block_bytes=shape.block_bytes, limit_bytes=limit_bytes
     )
@@ -85,7 +96,7 @@ def decide_block_count(
         bounds[BOUND_UNASKED] = _unasked_blocks(config, model, shape)
     bound = min(bounds, key=lambda name: bounds[name])
     memory = MeasuredMemory(
-        weights_bytes=model.weights_bytes,
+        weights_bytes=model.weights_bytes + reserved_bytes,
         runtime_bytes=meter.before_bytes - model.weights_bytes,
         activation_bytes=peak - meter.before_bytes + attention,
         block_bytes=shape.block_bytes,

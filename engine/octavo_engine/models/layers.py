@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear, silu
 
+from octavo_engine.models.adaptation import Adaptation
 from octavo_engine.models.decoder_config import Activation
 
 
@@ -17,10 +18,15 @@ class Linear:
 
     weight: Tensor
     bias: Tensor | None = None
+    adaptation: Adaptation | None = None
+    """None: this engine takes no adapters, or not here."""
 
     def __call__(self, x: Tensor) -> Tensor:  # [T, in] -> [T, out]
         """Project each row."""
-        return linear(x, self.weight, self.bias)
+        out = linear(x, self.weight, self.bias)
+        if self.adaptation is not None:
+            self.adaptation.add_to(out, x)
+        return out
 
 
 @dataclass(frozen=True, slots=True)

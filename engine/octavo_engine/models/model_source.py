@@ -30,7 +30,7 @@ def open_model(path: Path) -> ModelSource:
         return ModelSource(
             config=read_model_json(path, "config.json", required=True),
             folder=path,
-            open_weights=lambda: WeightFiles(path),
+            open_weights=lambda: WeightFiles.of_model(path),
         )
     file = GGUFFile(gguf_path)
     return ModelSource(

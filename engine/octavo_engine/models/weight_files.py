@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, cast
@@ -54,18 +55,24 @@ class WeightSource(Protocol):
 
 
 class WeightFiles:
-    """All tensors of a model directory; reads one at a time, from mapped files."""
+    """All tensors of some files; reads one at a time, from mapped files."""
 
-    def __init__(self, model_dir: Path) -> None:
+    def __init__(self, paths: SequenceOf[Path]) -> None:
         self.tensors: dict[str, StoredTensor] = {}
-        self._open = {path: _open(path) for path in _weight_paths(model_dir)}
+        self._open = {path: _open(path) for path in paths}
         for path, reader in self._open.items():
             for name in reader.offset_keys():
                 shape = tuple(reader.get_slice(name).get_shape())
                 self.tensors[name] = StoredTensor(
                     path=path, shape=shape, num_elements=int(torch.Size(shape).numel())
                 )
-        _require_indexed(model_dir, self.tensors)
+
+    @classmethod
+    def of_model(cls, model_dir: Path) -> WeightFiles:
+        """Those of a model directory, all that its index names."""
+        files = cls(_weight_paths(model_dir))
+        _require_indexed(model_dir, files.tensors)
+        return files
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor, as stored; its shape must be the one that the configuration implies."""

@@ -2,6 +2,7 @@
 
 Rows are the step's tokens. Sequences that generate (one token each) come first, so that kernels can
 take them as one batch; longer chunks follow, one span each, and so do tokens with drafts behind them.
+In both parts the rows of one adapter lie together.
 
     token 17 of a sequence with block table [7, 3], block size 16:
       block 17 // 16 = 1 → id 3 · offset 17 % 16 = 1 → slot 3 * 16 + 1 = 49
@@ -55,13 +56,15 @@ class BatchLayout:
     groups: tuple[GroupLayout, ...]
     first_rows: dict[str, int] = field(default_factory=dict)
     """By request id, the row of its first new token."""
+    adapter_rows: tuple[tuple[str, slice], ...] = ()
+    """Which rows are computed with which adapter; rows of the model as it is are in none."""
 
 
 def build_batch_layout(
     scheduled: SequenceOf[ScheduledSequence], *, groups: SequenceOf[KVCacheGroup], block_size: int
 ) -> BatchLayout:
     """Lay out the rows of a step."""
-    ordered = sorted(scheduled, key=lambda item: item.num_new_tokens > 1)
+    ordered = sorted(scheduled, key=lambda item: (item.num_new_tokens > 1, item.sequence.adapter))
     token_ids: list[int] = []
     positions: list[int] = []
     starts: list[int] = []
@@ -87,7 +90,22 @@ def build_batch_layout(
             _group_layout(index, group, ordered, starts, block_size) for index, group in enumerate(groups)
         ),
         first_rows={item.sequence.request_id: start for item, start in zip(ordered, starts, strict=True)},
+        adapter_rows=_adapter_rows(ordered, starts),
     )
+
+
+def _adapter_rows(
+    ordered: SequenceOf[ScheduledSequence], starts: SequenceOf[int]
+) -> tuple[tuple[str, slice], ...]:
+    spans: list[tuple[str, slice]] = []
+    for item, start in zip(ordered, starts, strict=True):
+        adapter, stop = item.sequence.adapter, start + item.num_new_tokens
+        if not adapter:
+            continue
+        if spans and spans[-1][0] == adapter and spans[-1][1].stop == start:
+            start = spans.pop()[1].start
+        spans.append((adapter, slice(start, stop)))
+    return tuple(spans)
 
 
 def _group_layout(

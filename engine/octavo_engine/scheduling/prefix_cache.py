@@ -2,7 +2,8 @@
 
 Each hash covers all tokens from the start of the sequence to the end of its block, so that equal
 hashes mean equal keys and values. The chain starts from a root that is random per process (nobody
-can prepare a collision) and from the request's identity: tenants with different salts never share.
+can prepare a collision) and from the request's identity: tenants with different salts never share,
+nor do texts that different adapters compute.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ class PrefixHasher:
         self._block_size = block_size
         self._root = root
 
-    def extend(self, hashes: list[bytes], token_ids: TokenIds[int], *, salt: str) -> None:
+    def extend(self, hashes: list[bytes], token_ids: TokenIds[int], *, salt: str, adapter: str = "") -> None:
         """Append the hashes of those full blocks of `token_ids` that `hashes` does not name yet."""
         size = self._block_size
         for index in range(len(hashes), len(token_ids) // size):
-            parent = hashes[-1] if hashes else self._start(salt)
+            parent = hashes[-1] if hashes else self._start(salt, adapter)
             content = array("q", token_ids[index * size : (index + 1) * size]).tobytes()
             hashes.append(blake2b(parent + content, digest_size=HASH_BYTES).digest())
 
-    def _start(self, salt: str) -> bytes:
-        return blake2b(salt.encode(), key=self._root, digest_size=HASH_BYTES).digest()
+    def _start(self, salt: str, adapter: str) -> bytes:
+        identity = f"{len(adapter)}:{adapter}{salt}"  # the length keeps one from passing for the other
+        return blake2b(identity.encode(), key=self._root, digest_size=HASH_BYTES).digest()

@@ -37,6 +37,8 @@ class Sequence:
     num_prompt_tokens: int
     stop: StopConditions
     salt: str = ""
+    adapter: str = ""
+    """Identity of the adapter that computes it: sequences share cached blocks only where this is equal."""
     state: SequenceState = "waiting"
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0

@@ -85,7 +85,9 @@ class SequenceBlocks:
         return (*([NULL_BLOCK] * min(first, count)), *blocks[first:])
 
     def _hash(self, sequence: Sequence) -> None:
-        self._hasher.extend(sequence.block_hashes, sequence.token_ids, salt=sequence.salt)
+        self._hasher.extend(
+            sequence.block_hashes, sequence.token_ids, salt=sequence.salt, adapter=sequence.adapter
+        )
 
     def attach(self, sequence: Sequence, hit: CacheHit) -> None:
         """Start a sequence's tables with a hit's blocks, one more reference each."""

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from octavo import engine_contract as contract
+from octavo_engine.server.adapter_routes import build_adapter_routes
 from octavo_engine.server.connection import ClientLeft
 from octavo_engine.server.gate import Gate
 from octavo_engine.server.openai_errors import ApiError
@@ -29,9 +30,11 @@ METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 def build_app(serving: Serving) -> ASGIApp:
     """The whole application for one served model."""
     app = DescribedApp(
-        model_name=serving.identity.model_name, title="Octavo engine", version=serving.identity.version
+        model_names=lambda: serving.model_names, title="Octavo engine", version=serving.identity.version
     )
     app.include_router(build_routes(serving))
+    if serving.allows_runtime_adapters:
+        app.include_router(build_adapter_routes(serving))
     app.include_router(build_probes(serving))
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(ClientLeft, _client_left)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, Protocol
 
-from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
 from octavo_engine.requests import EngineRequest, Refusal, TokenEvent
 
 AbortReason = Literal["abort", "stop"]
@@ -22,3 +23,7 @@ class Engine(Protocol):
     def step(self, now: float) -> Sequence[TokenEvent]: ...
     def has_work(self) -> bool: ...
     def stats(self) -> EngineStats: ...
+    @property
+    def adapters(self) -> tuple[AdapterFacts, ...]: ...
+    def load_adapter(self, name: str, folder: Path) -> Refusal | None: ...
+    def unload_adapter(self, name: str) -> Refusal | None: ...

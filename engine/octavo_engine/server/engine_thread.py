@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
 from octavo.errors import OctavoError
-from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
 from octavo_engine.requests import REFUSED_INVALID, EngineRequest, Refusal, TokenEvent
 from octavo_engine.server.engine_port import AbortReason, Engine
 
@@ -41,19 +43,37 @@ class Abort:
     reason: AbortReason
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAdapter:
+    """Read a LoRA adapter and serve it; steps wait meanwhile."""
+
+    name: str
+    folder: Path
+    call_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnloadAdapter:
+    """Serve a LoRA adapter no longer."""
+
+    name: str
+    call_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Leave the loop."""
 
 
-Command = Add | Abort | Stop
+Command = Add | Abort | LoadAdapter | UnloadAdapter | Stop
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an `Add`, told by its first request's id; comes before any of its tokens."""
+    """What became of a command; comes before any token of an `Add`."""
 
-    request_id: str
+    call_id: str
+    """Of an `Add`, its first request's id."""
     refusal: Refusal | None
 
 
@@ -83,6 +103,7 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="octavo-engine", daemon=True)
         self._busy_since: float | None = None
         self._stats: EngineStats | None = None
+        self._adapters: tuple[AdapterFacts, ...] = ()
 
     def start(self) -> Future[EngineFacts]:
         """Begin loading; the future gives the facts, or the error that loading met."""
@@ -102,6 +123,11 @@ class EngineThread:
         """As of the end of the last turn of the loop; None before loading is done."""
         return self._stats
 
+    @property
+    def adapters(self) -> tuple[AdapterFacts, ...]:
+        """Those that requests can name, as of the end of the last turn of the loop."""
+        return self._adapters
+
     def unhealthy_because(self) -> str | None:
         """Why the engine cannot be trusted to answer, or None. An idle engine is healthy."""
         if not self._thread.is_alive():
@@ -114,7 +140,7 @@ class EngineThread:
     def _run(self) -> None:
         try:
             engine = self._load()
-            self._stats = engine.stats()
+            self._stats, self._adapters = engine.stats(), engine.adapters
         except BaseException as error:
             self._loaded.set_exception(error)
             return
@@ -136,7 +162,7 @@ class EngineThread:
             ]
             if engine.has_work():
                 reports.extend(engine.step(time.monotonic()))
-            self._stats = engine.stats()
+            self._stats, self._adapters = engine.stats(), engine.adapters
             if reports:
                 self._deliver(reports)
 
@@ -155,6 +181,10 @@ class EngineThread:
 def _obey(engine: Engine, command: Command) -> Answer | None:
     if isinstance(command, Add):
         return Answer(command.requests[0].request_id, _add_all(engine, command.requests))
+    if isinstance(command, LoadAdapter):
+        return Answer(command.call_id, engine.load_adapter(command.name, command.folder))
+    if isinstance(command, UnloadAdapter):
+        return Answer(command.call_id, engine.unload_adapter(command.name))
     if isinstance(command, Abort):
         for request_id in command.request_ids:
             engine.abort(request_id, command.reason)

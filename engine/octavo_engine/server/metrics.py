@@ -6,6 +6,7 @@ keep a last value after its cause is gone.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -89,6 +90,16 @@ class EngineCollector(Collector):
         yield self._counter(contract.STEPS, "Engine steps.", stats.steps)
         yield self._counter(contract.STEP_SECONDS, "Time in engine steps.", stats.step_seconds)
         yield self._blocks(stats)
+        if self._facts.max_adapters:
+            yield self._adapters(stats)
+
+    def _adapters(self, stats: EngineStats) -> Metric:
+        labels = {
+            "max_lora": str(self._facts.max_adapters),
+            "running_lora_adapters": ",".join(stats.running_adapters),
+            "waiting_lora_adapters": ",".join(stats.waiting_adapters),
+        }
+        return _info(contract.LORA_REQUESTS_INFO, "LoRA adapters in use.", labels, value=time.time())
 
     def _of_requests(self) -> Iterator[Metric]:
         timings = self._timings
@@ -161,9 +172,9 @@ class EngineCollector(Collector):
         return family
 
 
-def _info(name: str, documentation: str, labels: dict[str, str]) -> Metric:
+def _info(name: str, documentation: str, labels: dict[str, str], *, value: float = 1) -> Metric:
     family = GaugeMetricFamily(name, documentation, labels=list(labels))
-    family.add_metric(list(labels.values()), 1)
+    family.add_metric(list(labels.values()), value)
     return family
 
 

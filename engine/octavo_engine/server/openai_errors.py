@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from octavo_engine.requests import REFUSED_QUEUE_FULL, Refusal
+from octavo_engine.requests import REFUSED_QUEUE_FULL, REFUSED_UNKNOWN_ADAPTER, Refusal
 
 TYPE_OF_STATUS: Final = {404: "not_found_error", 429: "rate_limit_error"}
 RETRY_AFTER_SECONDS: Final = 2
@@ -73,5 +73,7 @@ def from_refusal(refusal: Refusal) -> ApiError:
     """The engine's own "no", as the client sees it."""
     if refusal.reason == REFUSED_QUEUE_FULL:
         return too_many_requests(refusal.message)
+    if refusal.reason == REFUSED_UNKNOWN_ADAPTER:
+        return ApiError(404, refusal.message, code="model_not_found")
     code = "context_length_exceeded" if refusal.reason == "ContextTooLong" else refusal.reason
     return bad_request(refusal.message, code=code)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from octavo_engine.server.schema import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from octavo_engine.server.schema import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    LoadAdapterBody,
+    TokenizeBody,
+    UnloadAdapterBody,
+)
 
-BODIES: Final[tuple[type[BaseModel], ...]] = (CompletionBody, ChatBody, TokenizeBody, DetokenizeBody)
+MODEL_BODIES: Final[tuple[type[BaseModel], ...]] = (CompletionBody, ChatBody, TokenizeBody, DetokenizeBody)
+"""Those that name a model."""
+ADAPTER_BODIES: Final[tuple[type[BaseModel], ...]] = (LoadAdapterBody, UnloadAdapterBody)
 COMPONENTS: Final = "#/components/schemas/"
 
 ERROR_SCHEMA: Final = {
@@ -140,6 +149,13 @@ def described_text(answer: str, body: type[BaseModel]) -> dict[str, Any]:
     return described(answer, 400, 404, 413, 503, body=body)
 
 
+def described_change(body: type[BaseModel]) -> dict[str, Any]:
+    """Keyword arguments of a route that changes which adapters are served, and says so in words."""
+    described_body = described("Error", 400, 404, 413, 503, body=body)
+    described_body["responses"][200] = plain_text(200)["responses"][200]
+    return described_body
+
+
 def plain_text(*statuses: int) -> dict[str, Any]:
     """Keyword arguments of a route that answers plain text."""
     content = {"text/plain": {"schema": {"type": "string"}}}
@@ -151,26 +167,27 @@ def _ref(name: str) -> dict[str, str]:
 
 
 class DescribedApp(FastAPI):
-    """An application whose /openapi.json has the bodies, with the one model's name."""
+    """An application whose /openapi.json has the bodies, with the names that can be asked for now."""
 
-    def __init__(self, *, model_name: str, title: str, version: str) -> None:
+    def __init__(self, *, model_names: Callable[[], list[str]], title: str, version: str) -> None:
         super().__init__(title=title, version=version)
-        self._model_name = model_name
+        self._model_names = model_names
 
     def openapi(self) -> dict[str, Any]:
-        """The framework's own document, completed once."""
+        """The framework's own document, completed once; the names anew each time."""
         if self.openapi_schema is None:
             self.openapi_schema = self._completed(super().openapi())
+        for body in MODEL_BODIES:
+            schema = self.openapi_schema["components"]["schemas"][body.__name__]
+            schema["properties"]["model"] = {"type": "string", "enum": self._model_names()}
         return self.openapi_schema
 
     def _completed(self, document: dict[str, Any]) -> dict[str, Any]:
         _, bodies = models_json_schema(
-            [(body, "validation") for body in BODIES], ref_template=COMPONENTS + "{model}"
+            [(body, "validation") for body in (*MODEL_BODIES, *ADAPTER_BODIES)],
+            ref_template=COMPONENTS + "{model}",
         )
-        schemas: dict[str, Any] = {**bodies["$defs"], **ANSWERS}
-        for body in BODIES:
-            schemas[body.__name__]["properties"]["model"] = {"type": "string", "enum": [self._model_name]}
-        document["components"] = {"schemas": schemas}
+        document["components"] = {"schemas": {**bodies["$defs"], **ANSWERS}}
         for operations in document["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)  # the framework's own, which is never given

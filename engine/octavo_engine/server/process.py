@@ -16,6 +16,7 @@ from typing import Any, Final
 import uvicorn
 
 from octavo.errors import OctavoError
+from octavo.units import format_bytes
 from octavo_engine.engine_facts import EngineFacts
 from octavo_engine.gguf_file import model_folder
 from octavo_engine.server.app import build_app
@@ -52,6 +53,7 @@ class ServeOptions:
     max_open: int
     """Sequences that may run or wait."""
     drain: DrainTimes
+    allow_runtime_adapters: bool = False
     stall_seconds: float = STALL_SECONDS
 
 
@@ -154,6 +156,8 @@ async def serve(
     facts, text_files = loading.result()
     serving = build_serving(options, thread, client, timings, facts, text_files)
     _log_start(options, facts, sock)
+    if facts.max_adapters:
+        _log_adapters(serving)
     await _serve_http(options, serving, sock, interruption)
     thread.send(Stop())
     await asyncio.to_thread(thread.join, ENGINE_STOP_SECONDS)
@@ -199,6 +203,8 @@ def build_serving(
         lifecycle=lifecycle,
         unhealthy_because=thread.unhealthy_because,
         metrics_page=lambda: metrics_page(collector),
+        adapters=lambda: thread.adapters,
+        allows_runtime_adapters=options.allow_runtime_adapters,
         started=time.time(),
     )
 
@@ -231,6 +237,16 @@ def _drain_times(options: ServeOptions, interruption: Interruption) -> DrainTime
     if interruption.by is signal.SIGINT:
         return DrainTimes(accept_seconds=0, shutdown_seconds=options.drain.shutdown_seconds)
     return options.drain
+
+
+def _log_adapters(serving: Serving) -> None:
+    logger.info(
+        "LoRA adapters: %s; at most %d, for which %s are kept; %s",
+        ", ".join(adapter.name for adapter in serving.adapters()) or "none yet",
+        serving.facts.max_adapters,
+        format_bytes(serving.facts.adapter_bytes),
+        "clients may load and unload them" if serving.allows_runtime_adapters else "fixed until the end",
+    )
 
 
 def _log_start(options: ServeOptions, facts: EngineFacts, sock: socket.socket) -> None:

@@ -49,12 +49,14 @@ def build_routes(serving: Serving) -> APIRouter:
 
     @router.get("/v1/models", **described("ModelList", 503))
     async def models() -> Response:
-        return JSONResponse({"object": "list", "data": [_model_card(serving)]})
+        return JSONResponse({"object": "list", "data": _model_cards(serving)})
 
     @router.get("/v1/models/{name:path}", **described("Model", 404, 503))
     async def model(name: str) -> Response:
-        serving.check_model(name)
-        return JSONResponse(_model_card(serving))
+        card = next((card for card in _model_cards(serving) if card["id"] == name), None)
+        if card is None:
+            raise serving.unknown_model(name)
+        return JSONResponse(card)
 
     @router.post("/tokenize", **described_text("Tokens", TokenizeBody))
     async def tokenize(request: Request) -> Response:
@@ -93,7 +95,7 @@ async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[l
         for prompt in prompts
     ]
     grammar = await compile_form(wanted_form(body), body, serving.grammars)
-    requests = build_requests(prompts, params, body, grammar)
+    requests = build_requests(serving, prompts, params, body, grammar)
     shape = CompletionFormat(serving.tokenizer, with_logprobs=body.logprobs is not None)
     echoes = _echoes(serving, prompts, body) if body.echo else ()
     return requests, build_answer(serving, body, requests, shape, continues_prompt=True, echoes=echoes)
@@ -130,7 +132,7 @@ async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRe
         vocab_size=serving.facts.vocab_size,
     )
     grammar = await compile_form(form_with_tools(use, wanted_form(body)), body, serving.grammars)
-    requests = build_requests([Prompt(token_ids=tuple(ids), text=text)], [params], body, grammar)
+    requests = build_requests(serving, [Prompt(token_ids=tuple(ids), text=text)], [params], body, grammar)
     shape = ChatFormat(serving.tokenizer, with_logprobs=bool(body.logprobs))
     return requests, build_answer(serving, body, requests, shape, continues_prompt=False, tool_use=use)
 
@@ -157,14 +159,21 @@ async def _tokenize(serving: Serving, body: TokenizeBody) -> list[int]:
     return await encode(serving.tokenizer, body.prompt or "", add_special_tokens=add)
 
 
-def _model_card(serving: Serving) -> dict[str, Any]:
-    return {
-        "id": serving.identity.model_name,
+def _model_cards(serving: Serving) -> list[dict[str, Any]]:
+    """The model, then its adapters, each with the model as its parent."""
+    base = serving.identity.model_name
+    card = {
+        "id": base,
         "object": "model",
         "created": int(serving.started),
         "owned_by": "octavo",
-        "root": serving.identity.model_name,
+        "root": base,
         "parent": None,
         "max_model_len": serving.facts.max_model_len,
         "revision": serving.identity.revision,
     }
+    adapted = [
+        {**card, "id": adapter.name, "created": int(adapter.loaded), "parent": base}
+        for adapter in serving.adapters()
+    ]
+    return [card, *adapted]

@@ -245,6 +245,20 @@ class DetokenizeBody(_Body):
     tokens: list[int]
 
 
+class LoadAdapterBody(_Body):
+    """POST /v1/load_lora_adapter."""
+
+    lora_name: str
+    lora_path: Annotated[str, Field(min_length=1, max_length=4096)]
+    """Of a folder on the server's machine."""
+
+
+class UnloadAdapterBody(_Body):
+    """POST /v1/unload_lora_adapter."""
+
+    lora_name: str
+
+
 Body = TypeVar("Body", bound=_Body)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from octavo_engine.engine_facts import EngineFacts
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts
 from octavo_engine.requests import EngineRequest, SamplingParams
 from octavo_engine.server.answering import Answer
 from octavo_engine.server.choices import Choice, Echo
@@ -47,6 +47,9 @@ class Serving:
     lifecycle: Lifecycle
     unhealthy_because: Callable[[], str | None]
     metrics_page: Callable[[], bytes]
+    adapters: Callable[[], Sequence[AdapterFacts]] = tuple
+    """LoRA adapters that can be asked for at this moment."""
+    allows_runtime_adapters: bool = False
     max_body_bytes: int = MAX_BODY_BYTES
     started: float = 0.0
 
@@ -56,17 +59,28 @@ class Serving:
         revision = self.identity.revision
         return f"octavo-{revision[:FINGERPRINT_DIGITS]}" if revision else None
 
+    @property
+    def model_names(self) -> list[str]:
+        """What a request can ask for: the model, and its adapters."""
+        return [self.identity.model_name, *(adapter.name for adapter in self.adapters())]
+
     def check_model(self, name: str | None) -> None:
         """404 for any other model's name."""
-        served = self.identity.model_name
-        if name is not None and name != served:
-            raise ApiError(
-                404, f"the model {name[:200]!r} is not served here; this is {served!r}", param="model",
-                code="model_not_found",
-            )  # fmt: skip
+        if name is not None and name not in self.model_names:
+            raise self.unknown_model(name)
+
+    def unknown_model(self, name: str) -> ApiError:
+        """The answer to a name that is neither the model's nor an adapter's."""
+        return ApiError(
+            404,
+            f"the model {name[:200]!r} is not served here; this is {self.identity.model_name!r}",
+            param="model",
+            code="model_not_found",
+        )
 
 
 def build_requests(
+    serving: Serving,
     prompts: Sequence[Prompt],
     params: Sequence[SamplingParams],
     body: SamplingBody,
@@ -74,6 +88,7 @@ def build_requests(
 ) -> list[EngineRequest]:
     """n sequences for each prompt, in the order of their choices, under ids of our own."""
     answer_id, arrival = uuid.uuid4().hex, time.monotonic()
+    adapter = "" if body.model == serving.identity.model_name else body.model
     requests: list[EngineRequest] = []
     for prompt, prompt_params in zip(prompts, params, strict=True):
         for position in range(body.n or 1):
@@ -85,6 +100,7 @@ def build_requests(
                     arrival=arrival,
                     cache_salt=body.cache_salt or "",
                     constraint=None if grammar is None else grammar.new_constraint(),
+                    adapter=adapter,
                 )
             )
     return requests
@@ -115,7 +131,7 @@ def build_answer(
     ]
     return Answer(
         answer_id=requests[0].request_id.partition("-")[0],
-        model=serving.identity.model_name,
+        model=body.model,
         system_fingerprint=serving.system_fingerprint,
         format=shape,
         choices=choices,

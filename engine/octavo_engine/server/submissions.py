@@ -11,7 +11,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from octavo_engine.requests import EngineRequest, FinishReason, Refusal, TokenEvent
-from octavo_engine.server.engine_thread import Abort, Add, Answer, Command, Death, Report
+from octavo_engine.server.engine_thread import (
+    Abort,
+    Add,
+    Answer,
+    Command,
+    Death,
+    LoadAdapter,
+    Report,
+    UnloadAdapter,
+)
 from octavo_engine.server.openai_errors import ApiError, from_refusal, too_many_requests, unavailable
 from octavo_engine.server.request_timing import RequestTimings
 
@@ -64,6 +73,7 @@ class EngineClient:
         self._max_open = max_open
         self._timings = timings
         self._submissions: dict[str, Submission] = {}
+        self._changes: dict[str, asyncio.Future[Refusal | None]] = {}
         self._dead: str | None = None
 
     @property
@@ -87,6 +97,15 @@ class EngineClient:
         if refusal is not None:
             raise from_refusal(refusal)
         return submission
+
+    async def change(self, command: LoadAdapter | UnloadAdapter) -> Refusal | None:
+        """Have the engine do this; raises ApiError if it is dead, or dies of it."""
+        if self._dead is not None:
+            raise unavailable(self._dead)
+        answer: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        self._changes[command.call_id] = answer
+        self._send(command)
+        return await answer
 
     def end(self, request_ids: Sequence[str], reason: FinishReason) -> None:
         """End sequences from this side and tell the engine; those that ended already are left alone."""
@@ -126,7 +145,10 @@ class EngineClient:
             )
 
     def _receive_answer(self, answer: Answer) -> None:
-        submission = self._submissions.get(answer.request_id)
+        change = self._changes.pop(answer.call_id, None)
+        if change is not None:
+            _resolve(change, answer.refusal)
+        submission = self._submissions.get(answer.call_id)
         if submission is None:
             return
         if answer.refusal is not None:
@@ -146,6 +168,8 @@ class EngineClient:
 
     def _receive_death(self, death: Death) -> None:
         self._dead = death.message
+        while self._changes:
+            _resolve(self._changes.popitem()[1], unavailable(death.message))
         self._fail_all(death.message, "error")
 
     def _forget(self, request_id: str, reason: FinishReason) -> bool:

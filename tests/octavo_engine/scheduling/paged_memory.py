@@ -26,17 +26,17 @@ VOCABULARY = 4
 """Few tokens, so that texts often share prefixes."""
 
 
-def next_token(text: SequenceOf[int], salt: str) -> int:
+def next_token(text: SequenceOf[int], salt: str, adapter: str = "") -> int:
     """The continuation of a text."""
-    digest = blake2b(repr((tuple(text), salt)).encode(), digest_size=4).digest()
+    digest = blake2b(repr((tuple(text), salt, adapter)).encode(), digest_size=4).digest()
     return int.from_bytes(digest) % VOCABULARY
 
 
-def continuation(prompt: SequenceOf[int], salt: str, count: int) -> list[int]:
+def continuation(prompt: SequenceOf[int], salt: str, count: int, adapter: str = "") -> list[int]:
     """What an undisturbed sequence generates."""
     text = list(prompt)
     for _ in range(count):
-        text.append(next_token(text, salt))
+        text.append(next_token(text, salt, adapter))
     return text[len(prompt) :]
 
 
@@ -49,7 +49,8 @@ def draw(item: ScheduledSequence) -> list[int]:
     """The next token, and those after it while the drafts are right."""
     drawn: list[int] = []
     for draft in (*item.draft_token_ids, None):
-        drawn.append(next_token([*item.sequence.token_ids, *drawn], item.sequence.salt))
+        sequence = item.sequence
+        drawn.append(next_token([*sequence.token_ids, *drawn], sequence.salt, sequence.adapter))
         if drawn[-1] != draft:
             break
     return drawn
@@ -86,7 +87,7 @@ class SimulatedEngine:
     outputs: dict[str, list[int]] = field(default_factory=dict)
     num_added: int = 0
 
-    def add(self, prompt: SequenceOf[int], *, max_tokens: int, salt: str = "") -> str:
+    def add(self, prompt: SequenceOf[int], *, max_tokens: int, salt: str = "", adapter: str = "") -> str:
         """Queue a prompt; the id is its number."""
         name = str(self.num_added)
         self.scheduler.add(
@@ -97,6 +98,7 @@ class SimulatedEngine:
                 num_prompt_tokens=len(prompt),
                 stop=StopConditions(max_tokens=max_tokens),
                 salt=salt,
+                adapter=adapter,
             )
         )
         self.num_added += 1
@@ -150,7 +152,8 @@ class SimulatedEngine:
 
     def _compute(self, scheduled: SequenceOf[ScheduledSequence], layout: BatchLayout) -> None:
         """Write the step's slots, then look at all that each new token attends to."""
-        by_size = sorted(scheduled, key=lambda item: item.num_new_tokens > 1)
+        by_size = sorted(scheduled, key=lambda item: (item.num_new_tokens > 1, item.sequence.adapter))
+        self._check_adapter_rows(by_size, layout)
         written: set[int] = set()
         for group_index, group in enumerate(layout.groups):
             slots = group.slot_mapping
@@ -176,5 +179,15 @@ class SimulatedEngine:
                     found = self.memory.get((group_index, slot))
                     assert found == expected, f"{item.sequence.request_id}: position {position} is {found}"
 
+    def _check_adapter_rows(self, ordered: SequenceOf[ScheduledSequence], layout: BatchLayout) -> None:
+        """Each row is one adapter's exactly once, and the model's own are nobody's."""
+        expected = [item.sequence.adapter for item in ordered for _ in range(item.num_new_tokens)]
+        found = [""] * len(layout.token_ids)
+        for adapter, rows in layout.adapter_rows:
+            assert set(found[rows]) == {""}, f"rows {rows} have two adapters"
+            found[rows] = [adapter] * (rows.stop - rows.start)
+        assert found == expected
+        assert len(layout.adapter_rows) <= 2 * len(set(expected) - {""}), "rows of an adapter lie apart"
+
     def _content(self, group_index: int, item: ScheduledSequence, text: SequenceOf[int]) -> tuple[int, ...]:
-        return (group_index, hash(item.sequence.salt), *text)
+        return (group_index, hash((item.sequence.salt, item.sequence.adapter)), *text)

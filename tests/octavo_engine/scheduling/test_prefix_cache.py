@@ -5,9 +5,9 @@ from __future__ import annotations
 from octavo_engine.scheduling.prefix_cache import PrefixHasher
 
 
-def hashes(tokens: list[int], *, salt: str = "", root: bytes = b"r") -> list[bytes]:
+def hashes(tokens: list[int], *, salt: str = "", adapter: str = "", root: bytes = b"r") -> list[bytes]:
     chain: list[bytes] = []
-    PrefixHasher(block_size=2, root=root).extend(chain, tokens, salt=salt)
+    PrefixHasher(block_size=2, root=root).extend(chain, tokens, salt=salt, adapter=adapter)
     return chain
 
 
@@ -25,6 +25,15 @@ def test_salt_and_root_change_every_hash() -> None:
     plain = hashes([1, 2, 3, 4])
     assert not set(plain) & set(hashes([1, 2, 3, 4], salt="tenant"))
     assert not set(plain) & set(hashes([1, 2, 3, 4], root=b"other process"))
+
+
+def test_adapter_changes_every_hash_and_no_salt_passes_for_one() -> None:
+    tokens = [1, 2, 3, 4]
+    adapted = set(hashes(tokens, adapter="1:x"))
+    for salt in ("", "1:x", "3:1:x", "0:", "x"):
+        assert not adapted & set(hashes(tokens, salt=salt))
+    assert not adapted & set(hashes(tokens, adapter="1:", salt="x"))
+    assert not adapted & set(hashes(tokens, adapter="2:x"))
 
 
 def test_extension_in_steps_gives_the_same_chain() -> None:

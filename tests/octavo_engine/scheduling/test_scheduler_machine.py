@@ -29,6 +29,7 @@ GROUPS = st.sampled_from(
 TOKENS = st.integers(min_value=0, max_value=1)
 PROMPTS = st.builds(lambda shared, own: [0] * shared + own, st.integers(1, 16), st.lists(TOKENS, max_size=8))
 SALTS = st.sampled_from(["", "", "a"])
+ADAPTERS = st.sampled_from(["", "", "a", "1:b"])
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -67,21 +68,21 @@ class SchedulerMachine(RuleBasedStateMachine):
         )
         self.engine = SimulatedEngine(self.scheduler)
         self.capacity = self.scheduler.capacity_tokens(limit=200)
-        self.asked: dict[str, tuple[list[int], str, int]] = {}
+        self.asked: dict[str, tuple[list[int], str, str, int]] = {}
         self.aborted: set[str] = set()
         for _ in range(past):  # short outputs of the past let too much in: preemptions follow
-            self.add([0], 1, "past")
+            self.add([0], 1, "past", "")
         self.engine.run_until_idle()
 
-    @rule(requests=st.lists(st.tuples(PROMPTS, st.integers(1, 16), SALTS), min_size=1, max_size=4))
-    def add_some(self, requests: list[tuple[list[int], int, str]]) -> None:
-        for prompt, max_tokens, salt in requests:
-            self.add(prompt, max_tokens, salt)
+    @rule(requests=st.lists(st.tuples(PROMPTS, st.integers(1, 16), SALTS, ADAPTERS), min_size=1, max_size=4))
+    def add_some(self, requests: list[tuple[list[int], int, str, str]]) -> None:
+        for request in requests:
+            self.add(*request)
 
-    def add(self, prompt: list[int], max_tokens: int, salt: str) -> None:
+    def add(self, prompt: list[int], max_tokens: int, salt: str, adapter: str) -> None:
         if len(prompt) + max_tokens - 1 <= self.capacity:
-            name = self.engine.add(prompt, max_tokens=max_tokens, salt=salt)
-            self.asked[name] = (prompt, salt, max_tokens)
+            name = self.engine.add(prompt, max_tokens=max_tokens, salt=salt, adapter=adapter)
+            self.asked[name] = (prompt, salt, adapter, max_tokens)
 
     @rule(data=st.data())
     def abort(self, data: st.DataObject) -> None:
@@ -109,8 +110,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         event(f"cache hits: {self.scheduler.counters.cached_prompt_tokens > 0}")
         counts = self.scheduler.pool.counts
         assert counts.referenced == 0 and counts.free + counts.cached == counts.total
-        for name, (prompt, salt, max_tokens) in self.asked.items():
-            expected = continuation(prompt, salt, max_tokens)
+        for name, (prompt, salt, adapter, max_tokens) in self.asked.items():
+            expected = continuation(prompt, salt, max_tokens, adapter)
             output = self.engine.outputs[name]
             if name in self.aborted:
                 assert output == expected[: len(output)]

@@ -6,9 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from octavo_engine.engine_facts import EngineFacts, EngineStats
-from octavo_engine.requests import EngineRequest, Refusal, TokenEvent, TokenLogprob
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
+from octavo_engine.requests import (
+    REFUSED_ADAPTER,
+    REFUSED_UNKNOWN_ADAPTER,
+    EngineRequest,
+    Refusal,
+    TokenEvent,
+    TokenLogprob,
+)
 
 Script = Callable[[EngineRequest], Sequence[int]]
 """The token ids that a request will get; the last one is repeated when they run out."""
@@ -65,6 +73,8 @@ class ScriptedEngine:
     requests: list[EngineRequest] = field(default_factory=list)
     aborted: list[tuple[str, str]] = field(default_factory=list)
     may_step: threading.Event = field(default_factory=threading.Event)
+    loaded: dict[str, AdapterFacts] = field(default_factory=dict)
+    fail_at_load: bool = False
     _open: dict[str, Running] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +101,22 @@ class ScriptedEngine:
         if self.fail_at_step == self.num_steps:
             raise RuntimeError("the step went wrong")
         return [self._advance(running, now) for running in self._running()]
+
+    @property
+    def adapters(self) -> tuple[AdapterFacts, ...]:
+        return tuple(self.loaded.values())
+
+    def load_adapter(self, name: str, folder: Path) -> Refusal | None:
+        if self.fail_at_load:
+            raise RuntimeError("the load went wrong")
+        if not folder.is_dir():
+            return Refusal(REFUSED_ADAPTER, f"adapter {name!r}: no folder {str(folder)[:99]!r}")
+        self.loaded[name] = AdapterFacts(name=name, identity=name, num_bytes=1)
+        return None
+
+    def unload_adapter(self, name: str) -> Refusal | None:
+        gone = self.loaded.pop(name, None)
+        return None if gone else Refusal(REFUSED_UNKNOWN_ADAPTER, f"no adapter {name[:99]!r}")
 
     def stats(self) -> EngineStats:
         num_running = len(self._running())

@@ -54,7 +54,9 @@ MALFORMED = [
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("model")
-    with scripted_server(folder, text_files={"template": TEMPLATE}) as running:
+    options = {"allow_runtime_adapters": True}
+    with scripted_server(folder, text_files={"template": TEMPLATE}, options=options) as running:
+        running.http.post("/v1/load_lora_adapter", json={"lora_name": "adapted", "lora_path": str(folder)})
         yield running
 
 
@@ -63,7 +65,10 @@ def api_schema(server: RunningServer) -> Any:
     return schemathesis.openapi.from_url(f"{server.url}/openapi.json")
 
 
-POSTS = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize")
+POSTS = (
+    *("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"),
+    *("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+)
 GETS = ("/v1/models", "/v1/models/{name}", "/health", "/ready", "/metrics", "/version")
 
 
@@ -95,13 +100,15 @@ def test_document_names_every_route_body_and_the_model(server: RunningServer) ->
         "/v1/models/{name}",
         "/tokenize",
         "/detokenize",
+        "/v1/load_lora_adapter",
+        "/v1/unload_lora_adapter",
         "/health",
         "/ready",
         "/metrics",
         "/version",
     }
     schemas = document["components"]["schemas"]
-    assert schemas["ChatBody"]["properties"]["model"]["enum"] == [MODEL]
+    assert schemas["ChatBody"]["properties"]["model"]["enum"] == [MODEL, "adapted"]
     assert "schema" in schemas["JsonSchema"]["properties"]
     refs = {part.split('"')[0] for part in json.dumps(document).split('"$ref": "')[1:]}
     assert refs <= {f"#/components/schemas/{name}" for name in schemas}

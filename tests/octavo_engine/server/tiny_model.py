@@ -49,9 +49,12 @@ def write_tiny_model(folder: Path, **text_files: Any) -> Path:
 
 
 @contextlib.contextmanager
-def tiny_server(model_dir: Path, **settings: Any) -> Iterator[RunningServer]:
+def tiny_server(
+    model_dir: Path, *, options: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[RunningServer]:
     """The real engine with the folder's model behind the real server."""
     settings = {"dtype": "float32", "num_kv_blocks": 64, "max_num_seqs": 8, **settings}
     config = EngineConfig(model_dir=model_dir, served_model_name=MODEL, **settings)
-    with running_server(serve_options(model_dir), lambda: LLMEngine.load(config)) as running:
+    served = serve_options(model_dir, **(options or {}))
+    with running_server(served, lambda: LLMEngine.load(config)) as running:
         yield running
