@@ -1,4 +1,4 @@
-# Octavo's commands. `make help` lists them; every target that needs a tool says which.
+# Octavo's commands. `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 	@echo "setup: done; $(BIN)/octavo and $(BIN)/octavo-engine are ready"
 
-demo: setup ## Start a local cluster, install Octavo, serve SmolLM2 and ask it a question (CLUSTER=existing: use the current kubeconfig)
+demo: setup ## Start a local cluster, install Octavo, serve SmolLM2 and ask it a question (root, Go, gcc; or CLUSTER=existing)
 	@$(BIN)/python -m tests.demo up --cluster $(CLUSTER)
 
 demo-down: setup ## Remove everything that the demo made
@@ -48,17 +48,17 @@ generate: setup ## Write the CRD, the install manifest and the reference pages f
 	@$(BIN)/python -m octavo_operator.api.generate
 	@$(BIN)/python -m tests.install.generate
 
-test-fast: check ## Everything that needs no cluster, in under two minutes
+test-fast: check ## What needs no cluster and is not slow, in under two minutes
 	@$(BIN)/pytest -q $(PARALLEL) -m "not cluster and not e2e and not slow"
 
-test-cluster: setup ## Tests on a real API server (light cluster, no node)
+test-cluster: setup ## Tests on a real API server (light cluster, no node; needs Go)
 	@$(BIN)/python -m tests.cluster.local binaries
 	@$(BIN)/pytest -q -m cluster
 
 test-e2e: prepare ## Tests on the whole local cluster: kubelet, images, sample model (needs root)
 	@$(BIN)/pytest -q -m e2e
 
-prepare: setup ## Build once what the cluster tests need: packages, programs, images, sample model (needs root)
+prepare: setup ## Build once what the cluster tests need: packages, programs, images, sample model (root, Go, gcc)
 	@$(BIN)/python -m tests.cluster.local prepare
 	@$(BIN)/python -m tests.support.sample_model
 	@$(BIN)/python -m tests.cluster.images build
@@ -67,7 +67,7 @@ test: check prepare ## Lint, types, unit, property, cluster and end-to-end tests
 	@$(BIN)/pytest -q $(PARALLEL) -m "not cluster and not e2e"
 	@$(BIN)/pytest -q -m "cluster or e2e"
 
-cluster: setup ## Start the local cluster alone and print its kubeconfig
+cluster: prepare ## Start the local cluster alone and print its kubeconfig (needs root)
 	@$(BIN)/python -m tests.cluster.local up
 
 cluster-down: setup ## Stop the local cluster

@@ -37,7 +37,7 @@ EXISTING_STEPS = 1
 LOCAL_PLAN = """\
 Octavo's demo. On this machine it will
   - install Debian packages that are missing (containerd, runc, buildah, a registry, ...)
-  - build Kubernetes, etcd and Helm from pinned Go modules into {cache} (about 11 minutes, once)
+  - build Kubernetes, etcd and Helm from pinned Go modules into {cache} (about 12 minutes, once)
   - convert a sample model, SmolLM2-135M-Instruct, into the same cache (about a minute, once)
   - start a one-node Kubernetes cluster in a network namespace of its own, with no route out
   - build the engine's and the operator's images, and install Octavo on that cluster with Helm

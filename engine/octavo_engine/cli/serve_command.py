@@ -55,7 +55,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=("auto", "bfloat16", "float16", "float32"),
         default="auto",
-        help="of weights and activations (default auto: the checkpoint's)",
+        help="of weights and activations (default auto: the checkpoint's; bfloat16 for one in float32)",
     )
     group.add_argument("--device", choices=("cpu",), default="cpu", help="where it runs")
     _add_adapter_flags(parser)
@@ -83,7 +83,11 @@ def _add_adapter_flags(parser: argparse.ArgumentParser) -> None:
         help="adapters to keep memory for (default: those of --lora; 4 more with --allow-runtime-lora)",
     )
     group.add_argument(
-        "--max-lora-rank", type=int, default=16, metavar="R", help="highest rank to keep memory for"
+        "--max-lora-rank",
+        type=int,
+        default=16,
+        metavar="R",
+        help="highest rank to keep memory for (default: 16)",
     )
 
 
@@ -93,12 +97,22 @@ def add_memory_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         contract.FLAG_MAX_MODEL_LEN, type=int, metavar="TOKENS", help="context length (default: the model's)"
     )
-    group.add_argument(contract.FLAG_MAX_NUM_SEQS, type=int, default=64, metavar="N", help="that run at once")
     group.add_argument(
-        contract.FLAG_MAX_NUM_BATCHED_TOKENS, type=int, default=512, metavar="N", help="tokens in one step"
+        contract.FLAG_MAX_NUM_SEQS, type=int, default=64, metavar="N", help="that run at once (default: 64)"
     )
-    group.add_argument("--max-waiting", type=int, default=1024, metavar="N", help="more requests get 429")
-    group.add_argument(contract.FLAG_BLOCK_SIZE, type=int, default=16, metavar="TOKENS")
+    group.add_argument(
+        contract.FLAG_MAX_NUM_BATCHED_TOKENS,
+        type=int,
+        default=512,
+        metavar="N",
+        help="tokens in one step (default: 512)",
+    )
+    group.add_argument(
+        "--max-waiting", type=int, default=1024, metavar="N", help="more requests get 429 (default: 1024)"
+    )
+    group.add_argument(
+        contract.FLAG_BLOCK_SIZE, type=int, default=16, metavar="TOKENS", help="in one block (default: 16)"
+    )
     group.add_argument(
         contract.FLAG_KV_CACHE_DTYPE, choices=("auto", "float32", "bf16", "fp16"), default="auto"
     )
@@ -122,21 +136,21 @@ def add_memory_flags(parser: argparse.ArgumentParser) -> None:
 
 def _add_server_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("server")
-    group.add_argument(contract.FLAG_HOST, default="127.0.0.1")
-    group.add_argument(contract.FLAG_PORT, type=int, default=contract.DEFAULT_PORT)
+    group.add_argument(contract.FLAG_HOST, default="127.0.0.1", help="(default: 127.0.0.1)")
+    group.add_argument(contract.FLAG_PORT, type=int, default=contract.DEFAULT_PORT, help="(default: 8000)")
     group.add_argument(
         contract.FLAG_DRAIN_ACCEPT_SECONDS,
         type=float,
         default=10.0,
         metavar="S",
-        help="after SIGTERM: still serve new requests so long, while endpoints forget this server",
+        help="after SIGTERM: still serve so long, while endpoints forget this server (default: 10)",
     )
     group.add_argument(
         contract.FLAG_SHUTDOWN_TIMEOUT,
         type=float,
         default=30.0,
         metavar="S",
-        help="then: let running requests finish for so long",
+        help="then: let running requests finish for so long (default: 30)",
     )
 
 
