@@ -152,18 +152,7 @@ def parse_falcon_h1(fields: ConfigFields) -> ModelShape:
     dims = read_dimensions(fields)
     inner = fields.optional_integer("mamba_d_ssm") or fields.integer("mamba_expand") * dims.hidden
     attending = attention(fields, dims)
-    carrying = recurrent.mamba2(
-        fields,
-        dims.hidden,
-        inner=inner,
-        heads=fields.integer("mamba_n_heads"),
-        state=fields.integer("mamba_d_state"),
-        groups=fields.integer("mamba_n_groups"),
-        kernel=fields.integer("mamba_d_conv"),
-        conv_bias=fields.flag("mamba_conv_bias", True),
-        bias=fields.flag("mamba_proj_bias"),
-        normed=fields.flag("mamba_rms_norm"),
-    )
+    carrying = _named_mamba2(fields, dims.hidden, inner=inner, normed=fields.flag("mamba_rms_norm"))
     out_bias = [vector("mamba.out_proj.bias", dims.hidden)] if fields.flag("projectors_bias") else []
     both = Part(
         weights=(*attending.weights, *carrying.weights, *out_bias),
