@@ -147,7 +147,6 @@ class Stage:
             "OCTAVO_ENGINE_IMAGE": self.engine_image,
             "OCTAVO_HUB_ENDPOINT": self.hub.endpoint,
             "OCTAVO_WATCH_NAMESPACE": self.namespace,
-            "OCTAVO_NAMESPACE": self.namespace,
             "OCTAVO_LOG_FORMAT": "text",
             "OCTAVO_HEALTH_ADDRESS": f"127.0.0.1:{self.health_port}",
             "OCTAVO_METRICS_ADDRESS": f"127.0.0.1:{self.metrics_port}",

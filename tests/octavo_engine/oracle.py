@@ -48,6 +48,11 @@ def save_tiny_model(directory: Path, config_class: str = "LlamaConfig", **change
     return directory
 
 
+def save_repeating_model(directory: Path, *, vocab_size: int) -> Path:
+    """With few token ids, and the last one likely again: its texts repeat themselves, as drafts need."""
+    return save_tiny_model(directory, num_hidden_layers=2, vocab_size=vocab_size, tie_word_embeddings=True)
+
+
 def load_oracle(model_dir: Path) -> transformers.PreTrainedModel:
     """The same checkpoint in transformers, float32."""
     model = transformers.AutoModelForCausalLM.from_pretrained(

@@ -18,7 +18,7 @@ from tests.octavo_engine.oracle import (
     oracle_greedy,
     random_prompts,
     request,
-    save_tiny_model,
+    save_repeating_model,
 )
 
 VOCAB_SIZE = 24
@@ -28,13 +28,7 @@ NUM_TOKENS_OF_MATRIX = 16
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With few token ids, and the last one likely again: its texts repeat themselves, as drafts need."""
-    return save_tiny_model(
-        tmp_path_factory.mktemp("llama"),
-        num_hidden_layers=2,
-        vocab_size=VOCAB_SIZE,
-        tie_word_embeddings=True,
-    )
+    return save_repeating_model(tmp_path_factory.mktemp("llama"), vocab_size=VOCAB_SIZE)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from octavo.errors import InvalidSpec
 from octavo_engine.llm_engine import LLMEngine
 from octavo_engine.requests import EngineRequest
 from octavo_engine.scheduling.ngram_drafts import NGramIndex
-from tests.octavo_engine.oracle import generate, load_engine, request, run_until_idle, save_tiny_model
+from tests.octavo_engine.oracle import generate, load_engine, request, run_until_idle, save_repeating_model
 
 VOCAB_SIZE = 24
 PROMPT = (5, 6, 7, 5, 6, 7, 5, 6)
@@ -21,13 +21,7 @@ PROMPT = (5, 6, 7, 5, 6, 7, 5, 6)
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model whose texts repeat themselves now and then."""
-    return save_tiny_model(
-        tmp_path_factory.mktemp("llama"),
-        num_hidden_layers=2,
-        vocab_size=VOCAB_SIZE,
-        tie_word_embeddings=True,
-    )
+    return save_repeating_model(tmp_path_factory.mktemp("llama"), vocab_size=VOCAB_SIZE)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,17 +34,6 @@ FILES: dict[str, bytes | Path] = {
     "onnx/config.json": b"{}",
 }
 WANTED = {"config.json", "tokenizer.json", "chat_template.jinja", "merges.txt", "model.safetensors"}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> HubStore:
-    return HubStore(tmp_path / "store")
-
-
-@pytest.fixture
-def hub_server(store: HubStore) -> Iterator[ModelHub]:
-    with ModelHub(store) as server:
-        yield server
 
 
 class Fetcher:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,17 +41,6 @@ FILES: dict[str, bytes | Path] = {
     "two.safetensors": b"2" * 500,
     "old.safetensors": b"3" * 9999,
 }
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> HubStore:
-    return HubStore(tmp_path / "store")
-
-
-@pytest.fixture
-def hub_server(store: HubStore) -> Iterator[ModelHub]:
-    with ModelHub(store) as server:
-        yield server
 
 
 def test_branch_resolves_to_the_commit_and_digest_that_fetching_records(
