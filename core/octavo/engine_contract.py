@@ -17,15 +17,25 @@ READY_PATH: Final = "/ready"
 METRICS_PATH: Final = "/metrics"
 VERSION_PATH: Final = "/version"
 
+FETCH_PROGRESS_PORT: Final = 8001
+"""Where `octavo-engine fetch` says how far it is, from its start to its end."""
+FETCH_PROGRESS_PATH: Final = "/progress"
+"""JSON: `bytes_done`, `bytes_total`, `files_done`, `files_total`, and `file`, a name or empty."""
+
 # Files ------------------------------------------------------------------------------------------
 MODELS_ROOT: Final = "/models"
-"""Where the model volume is mounted in a pod; a model lies in `/models/<commit>`."""
+"""Where the model volume is mounted in a pod; a model lies in `/models/<commit>` (`model_folder`)."""
+SOURCE_ROOT: Final = "/source"
+"""Where the claim of a `pvc://` model or the image of an `oci://` one is mounted, read-only."""
+TOKEN_FILE: Final = "/var/run/octavo/token"
+"""Where the key `token` of the Secret with a hub's credentials is mounted."""
 MANIFEST_FILE: Final = ".octavo-manifest.json"
 """Written beside the fetched files: repository, commit, and path, size and digest of each file."""
 VERIFIED_FILE: Final = ".verified"
-"""Written last by `octavo-engine fetch`: every file matched its digest. Holds the manifest's digest."""
+"""Written last by `octavo-engine fetch`: every file matched its digest."""
 TERMINATION_LOG: Final = "/dev/termination-log"
-"""JSON `{"reason": CamelCase, "message": text}`, at most 4096 bytes, written by a failed fetch or serve."""
+"""JSON `{"reason": CamelCase, "message": text}`, at most 4096 bytes, written by a command that failed;
+of a resolver that succeeded it is a report (`octavo.model_report`)."""
 
 # Reasons that a termination message can carry ---------------------------------------------------
 REASON_REPO_NOT_FOUND: Final = "RepositoryNotFound"
@@ -71,10 +81,22 @@ RESERVED_FLAGS: Final = frozenset(
     }
 )
 
-# Flags of `octavo-engine fetch` -----------------------------------------------------------------
+# Flags of `octavo-engine fetch` and `resolve` ---------------------------------------------------
 FLAG_FETCH_URI: Final = "--uri"
 FLAG_FETCH_REVISION: Final = "--revision"
+"""Of `fetch` a commit: 40 hex digits, or the manifest digest `sha256:…` of a volume or an image."""
+FLAG_TOKEN_FILE: Final = "--token-file"
+"""A file with a hub's token; never in the environment, the arguments or a log."""
+FLAG_SOURCE: Final = "--source"
+"""Where a `pvc://` claim or an `oci://` image is mounted; the path in a `pvc://` URI lies below it."""
 FLAG_FETCH_TO: Final = "--to"
+"""Of `fetch`: the model's folder. Of a volume or an image it gets links and the record, no copies."""
+FLAG_MANIFEST_DIGEST: Final = "--manifest-digest"
+"""Of `fetch`: refuse files whose manifest has another digest than the one that was resolved."""
+FLAG_PROGRESS_PORT: Final = "--progress-port"
+"""Of `fetch`: serve FETCH_PROGRESS_PATH on it; absent: nowhere."""
+FLAG_REPORT: Final = "--report"
+"""Of `resolve`: the file to write the encoded `ModelReport` into, such as TERMINATION_LOG."""
 
 # Metrics: vLLM's names --------------------------------------------------------------------------
 LABEL_MODEL: Final = "model_name"
