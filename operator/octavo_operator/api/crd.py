@@ -45,11 +45,15 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         rest = {key: schema[key] for key in schema if key not in ("anyOf", "default")}
         return structural({**alternatives[0], **rest}, definitions)
     node = {key: value for key, value in schema.items() if key not in DROPPED}
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
     if node.get("default") in EMPTY_DEFAULTS:
         del node["default"]
     if node.get("x-kubernetes-int-or-string"):
         del node["type"]
         node["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        node["additionalProperties"] = structural(schema["additionalProperties"], definitions)
     if "properties" in node:
         node["properties"] = {
             name: structural(child, definitions) for name, child in node["properties"].items()
@@ -98,6 +102,7 @@ PRINTER_COLUMNS: Final = (
     printer_column("Age", ".metadata.creationTimestamp", kind="date"),
     printer_column("Device", ".status.memoryPlan.device", wide=True),
     printer_column("KV tokens", ".status.memoryPlan.kvTokens", kind="integer", wide=True),
+    printer_column("Limited by", ".status.autoscaling.limitedBy", wide=True),
     printer_column("URL", ".status.url", wide=True),
 )
 

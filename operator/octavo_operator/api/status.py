@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from octavo_operator.api.spec import ApiModel
+from octavo_operator.api.spec.base import ApiModel
 
 UNVISITED_GENERATION: Final = -1
 """The CRD's default of `status.observedGeneration`: kstatus calls an object without any status Current."""
@@ -38,11 +38,20 @@ class ModelStatus(ApiModel):
     """Which weights the words of spec.model stand for."""
 
     requested_revision: str = Field(max_length=200, description="The words: spec.model.revision.")
-    resolved_revision: str = Field(max_length=40, description="The commit that the words stand for.")
-    short_revision: str = Field(max_length=12, description="Its first 12 digits.")
+    resolved_revision: str = Field(
+        max_length=71, description="The commit (hf://) or digest (pvc://, oci://) that the words stand for."
+    )
+    short_revision: str = Field(max_length=12, description="Its first 12 hexadecimal digits.")
+    upstream_revision: str = Field(
+        default="", max_length=71, description="What the words would stand for if they were resolved now."
+    )
     resolved_at: str = Field(
         description="When the words were resolved.", json_schema_extra={"format": "date-time"}
     )
+    manifest_digest: str = Field(
+        default="", max_length=71, description="Digest over path, size and digest of every file."
+    )
+    size_bytes: int | None = Field(default=None, description="Bytes of all files together.")
 
 
 class MemoryPlanStatus(ApiModel):
@@ -63,9 +72,23 @@ class MemoryPlanStatus(ApiModel):
     full_length_sequences: int = Field(description="Sequences of maxModelLen tokens that fit at once.")
     max_sequences: int = Field(description="Most sequences that run at once.")
     max_model_len: int = Field(description="Longest sequence in tokens.")
+    plan_hash: str = Field(default="", max_length=16, description="Hash of the numbers above.")
     notes: tuple[Annotated[str, Field(max_length=MAX_NOTE_LENGTH)], ...] = Field(
         default=(), max_length=MAX_NOTES, description="What was decided on the user's behalf, and why."
     )
+
+
+LimitedBy = Literal["TPOT", "KVCache", "TTFT", "MaxSequences"]
+MAX_RECENT: Final = 5
+
+
+class RecentDecision(ApiModel):
+    """One change of the number of replicas."""
+
+    time: str = Field(description="When it was decided.", json_schema_extra={"format": "date-time"})
+    replicas: int = Field(description="The number from then on.")
+    reason: str = Field(max_length=100, description="Why, as one CamelCase word.")
+    message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="Why, in words and numbers.")
 
 
 class AutoscalingStatus(ApiModel):
@@ -74,6 +97,44 @@ class AutoscalingStatus(ApiModel):
     desired_replicas: int = Field(description="How many replicas there should be.")
     reason: str = Field(max_length=100, description="Why, as one CamelCase word.")
     message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="Why, in words and numbers.")
+    capacity_milli_rps: int | None = Field(
+        default=None,
+        alias="capacityMilliRPS",
+        description="Requests that a replica may take within the objective, in thousandths of one a second.",
+    )
+    demand_milli_rps: int | None = Field(
+        default=None,
+        alias="demandMilliRPS",
+        description="Requests that arrive, in thousandths of one a second.",
+    )
+    limited_by: LimitedBy | None = Field(default=None, description="What a replica's capacity is limited by.")
+    cold_start_seconds: int | None = Field(
+        default=None, description="From a pod's creation to its readiness, the 90th percentile of those seen."
+    )
+    recent: tuple[RecentDecision, ...] = Field(
+        default=(), max_length=MAX_RECENT, description="The latest changes, newest first."
+    )
+
+
+class LastKnownGood(ApiModel):
+    """The revision that traffic returns to."""
+
+    revision: str = Field(max_length=63, description="Its hash.")
+    resolved_revision: str = Field(max_length=71, description="Its commit or digest.")
+    image_digest: str = Field(
+        default="", max_length=300, description="Engine image that its pods were seen to run."
+    )
+    proven_at: str = Field(description="When it passed its gates.", json_schema_extra={"format": "date-time"})
+    evidence: str = Field(default="", max_length=MAX_MESSAGE_LENGTH, description="What it passed, in words.")
+
+
+class RolloutStatus(ApiModel):
+    """How far the revision that spec asks for has come."""
+
+    strategy: str = Field(max_length=32, description="How it takes over: Surge, InPlace or Canary.")
+    step: str = Field(max_length=64, description="What is being done, as one CamelCase word.")
+    canary_weight_percent: int = Field(description="Share of the traffic that it really gets, in percent.")
+    message: str = Field(max_length=MAX_MESSAGE_LENGTH, description="The same in words and numbers.")
 
 
 class LastFailure(ApiModel):
@@ -87,6 +148,12 @@ class LastFailure(ApiModel):
     time: str = Field(description="When it was first seen.", json_schema_extra={"format": "date-time"})
 
 
+class Address(ApiModel):
+    """Where a service answers within the cluster, in the shape of Knative's Addressable."""
+
+    url: str = Field(max_length=300, description="Its URL.")
+
+
 class InferenceServiceStatus(ApiModel):
     """What the operator reports."""
 
@@ -96,10 +163,13 @@ class InferenceServiceStatus(ApiModel):
     conditions: tuple[Condition, ...] = Field(
         default=(),
         max_length=20,
-        description="Ready, Available, Reconciling, Stalled, ModelResolved and MemoryPlanned.",
+        description="Ready, Available, Reconciling and Stalled by kstatus' rules; ModelResolved, "
+        "RevisionPinned, RevisionDrifted, MemoryPlanned, ImagePinned, RolloutGatePassed, ScalingActive, "
+        "SLOFeasible, CapacityLimited and Suspended.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     url: str | None = Field(default=None, max_length=300, description="Where the service answers.")
+    address: Address | None = Field(default=None, description="The same, as other controllers read it.")
     replicas: int = Field(default=0, description="Pods of the revision that serves.")
     ready_replicas: int = Field(default=0, description="Those of them that are ready.")
     updated_replicas: int = Field(default=0, description="Pods of the revision that spec asks for.")
@@ -113,6 +183,12 @@ class InferenceServiceStatus(ApiModel):
     current_revision: str | None = Field(default=None, max_length=63, description="Revision that serves.")
     update_revision: str | None = Field(
         default=None, max_length=63, description="Revision that spec asks for."
+    )
+    last_known_good: LastKnownGood | None = Field(
+        default=None, description="The revision that traffic returns to."
+    )
+    rollout: RolloutStatus | None = Field(
+        default=None, description="How far the revision that spec asks for has come."
     )
     autoscaling: AutoscalingStatus | None = Field(
         default=None, description="How many replicas there should be."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Final
@@ -17,6 +18,7 @@ from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
 
 FLAG_DTYPE: Final = "--dtype"
+PLAN_HASH_LENGTH: Final = 10
 DEFAULT_FOR_SEQUENCES: Final = 4
 DEFAULT_BATCHED_TOKENS: Final = 512
 
@@ -59,6 +61,13 @@ def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> Memory
 
 def summarize_plan(plan: MemoryPlan) -> MemoryPlanStatus:
     """What is kept and reported of a plan."""
+    summary = _summarize(plan)
+    numbers = summary.model_dump_json(by_alias=True, exclude={"notes", "plan_hash", "engine_reported_blocks"})
+    digest = hashlib.sha256(numbers.encode()).hexdigest()[:PLAN_HASH_LENGTH]
+    return summary.model_copy(update={"plan_hash": digest})
+
+
+def _summarize(plan: MemoryPlan) -> MemoryPlanStatus:
     return MemoryPlanStatus(
         device=plan.device,
         device_memory_bytes=plan.device_memory_bytes,

@@ -27,7 +27,7 @@ from octavo_operator.api.status import InferenceServiceStatus, parse_status, ren
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
-UNBOUNDED = {"metadata", "apiVersion", "kind", "lastTransitionTime", "resolvedAt", "time"}
+UNBOUNDED = {"metadata", "apiVersion", "kind", "lastTransitionTime", "resolvedAt", "time", "provenAt"}
 
 
 def nodes(node: dict[str, Any], name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -51,7 +51,8 @@ def test_generator_writes_what_is_missing_and_then_finds_nothing(tmp_path: Path)
 
 def test_schema_is_structural_and_every_field_is_described() -> None:
     for name, node in nodes(build_schema()):
-        assert not {"$ref", "title", "allOf", "oneOf", "additionalProperties"} & set(node), name
+        assert not {"$ref", "title", "allOf", "oneOf"} & set(node), name
+        assert "additionalProperties" not in node or node["additionalProperties"]["type"] == "string", name
         assert "type" in node or node.get("x-kubernetes-int-or-string"), name
         if name not in ("", "metadata") and not name.endswith("[]"):
             assert node["description"].endswith((".", "`")), name
@@ -138,3 +139,10 @@ def test_memory_refuses_what_is_no_quantity(text: str) -> None:
 def test_cpu_refuses_what_is_no_quantity(text: str) -> None:
     with pytest.raises(InvalidSpec, match=r"spec\.resources\.cpu"):
         parse_cpu_millis(text, field="spec.resources.cpu")
+
+
+@pytest.mark.parametrize("weights", [(50, 10), (10, 10), (10, 50, 50)], ids=str)
+def test_canary_whose_weights_do_not_rise_is_refused(weights: tuple[int, ...]) -> None:
+    steps = [{"weightPercent": weight} for weight in weights]
+    with pytest.raises(ValidationError, match="must rise"):
+        InferenceServiceSpec.model_validate({"model": {"uri": "hf://a/b"}, "rollout": {"canarySteps": steps}})
