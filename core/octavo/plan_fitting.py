@@ -1,7 +1,7 @@
 """What both kinds of plan share: the terms of a stage, and the context that they let fit.
 
-An unset context is lowered to what fits, and the plan says so; one set by hand is refused with both
-numbers.
+A context that does not fit is lowered, and the plan says so, or refused with both numbers: by default
+one that was not set is lowered, and one set by hand is refused.
 """
 
 from __future__ import annotations
@@ -96,20 +96,27 @@ def refuse_beyond_the_model(arch: ModelArchitecture, workload: Workload) -> Infe
 def fit_context(
     terms: Terms, workload: Workload, budget: int, have: int, *, need: Callable[[Terms], int]
 ) -> Terms | Infeasible:
-    """The terms with a context that fits; an unset one is lowered, one set by hand is refused."""
+    """The terms with a context that fits, lowered where the workload lets it."""
     if sequences_in(terms, budget, terms.context) >= 1:
         return terms
     fits = longest_context(terms, budget, terms.context)
     if fits < min(LEAST_CONTEXT, terms.context):
         asked = workload.max_model_len or min(LEAST_CONTEXT, terms.context)
         return _no_memory(terms, asked, need(replace(terms, context=asked)), have)
-    if workload.max_model_len is not None:
+    if not _may_lower(workload):
         return _context_too_long(terms, need(terms), have, fits)
+    whose = "the model's" if workload.max_model_len is None else "the wanted"
     note = (
-        f"max_model_len is lowered from the model's {terms.context} to {fits}: "
+        f"max_model_len is lowered from {whose} {terms.context} to {fits}: "
         f"the KV cache has {format_bytes(budget)}."
     )
     return replace(terms, context=fits, notes=(*terms.notes, note))
+
+
+def _may_lower(workload: Workload) -> bool:
+    if workload.context_policy == "lower-unset":
+        return workload.max_model_len is None
+    return workload.context_policy == "lower"
 
 
 def _no_memory(terms: Terms, context: int, need: int, have: int) -> Infeasible:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from octavo.dtypes import KV_DTYPE_BYTES, MODEL_DTYPE_BYTES
 from octavo.errors import InvalidSpec
 
 MOST_TOKENS = 1 << 31
 """No limit that a person sets is larger; a larger one is a mistake."""
+
+
+ContextPolicy = Literal["lower-unset", "lower", "refuse"]
+"""What becomes of a context that does not fit: lowered if it was not set by hand, lowered in any case, or
+refused in any case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +30,7 @@ class Workload:
     dtype: str = "auto"
     block_size: int = 16
     lengths: tuple[int, ...] = ()
+    context_policy: ContextPolicy = "lower-unset"
 
     def __post_init__(self) -> None:
         limits = {

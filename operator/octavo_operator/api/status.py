@@ -58,6 +58,7 @@ class MemoryPlanStatus(ApiModel):
     """What each replica's memory is used for, computed from the model's architecture."""
 
     device: str = Field(max_length=100, description="Kind of device that the engine computes on.")
+    devices: int = Field(default=1, description="How many of them each replica has.")
     device_memory_bytes: int = Field(description="Memory that the plan divides.")
     weights_bytes: int = Field(description="Weights in the engine's element type.")
     activation_bytes: int = Field(description="Working memory of one step.")

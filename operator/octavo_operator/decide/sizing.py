@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
 from octavo import engine_contract as contract
+from octavo.accelerators import find_accelerator
 from octavo.architecture import ModelArchitecture, parse_architecture
 from octavo.errors import InvalidSpec, OctavoError, Unsupported
-from octavo.planning import Infeasible, MemoryPlan, Workload, plan_cpu
+from octavo.planning import Infeasible, MemoryPlan, Workload, plan_accelerator, plan_cpu
 from octavo_operator.api.quantities import parse_memory_bytes
-from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.api.spec import Accelerator, InferenceServiceSpec
 from octavo_operator.api.status import MAX_NOTE_LENGTH, MAX_NOTES, MemoryPlanStatus
 from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
@@ -48,15 +50,45 @@ def plan_memory(spec: InferenceServiceSpec, config: Mapping[str, object]) -> Mem
 
 
 def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> MemoryPlan | Refusal:
-    limit = spec.resources.memory
-    plan = plan_cpu(
+    text = spec.resources.memory
+    memory = parse_memory_bytes(text, field="spec.resources.memory") if text else None
+    if spec.accelerator is None:
+        plan = plan_cpu(architecture, build_workload(spec), memory_limit_bytes=memory)
+    else:
+        plan = _plan_devices(spec.accelerator, architecture, build_workload(spec), host_bytes=memory)
+    return Refusal(reason=plan.reason, message=refusal_text(plan)) if isinstance(plan, Infeasible) else plan
+
+
+def _plan_devices(
+    asked: Accelerator, architecture: ModelArchitecture, workload: Workload, *, host_bytes: int | None
+) -> MemoryPlan | Infeasible:
+    plan = plan_accelerator(
         architecture,
-        build_workload(spec),
-        memory_limit_bytes=parse_memory_bytes(limit, field="spec.resources.memory") if limit else None,
+        workload,
+        accelerator=find_accelerator(asked.type),
+        devices=asked.count or None,
+        memory_percent=asked.memory_percent,
     )
-    if isinstance(plan, Infeasible):
-        return Refusal(reason=plan.reason, message=plan.message)
-    return plan
+    if isinstance(plan, Infeasible) or host_bytes is None:
+        return plan
+    return replace(plan, memory_request_bytes=host_bytes, memory_limit_bytes=host_bytes)
+
+
+def refusal_text(plan: Infeasible) -> str:
+    """Need and have in words, and every way out in the resource's own terms."""
+    ways = [_in_terms_of_spec(way) for way in plan.ways_out]
+    if plan.max_model_len_that_fits is not None and plan.need_bytes:
+        ways.append("spec.engine.kvCache.oversizePolicy ShrinkContext")
+    return f"{plan.message} Ways out: {'; '.join(ways)}." if ways else plan.message
+
+
+def _in_terms_of_spec(way: str) -> str:
+    """
+    >>> _in_terms_of_spec("max_model_len 4096")
+    'spec.engine.maxModelLen 4096'
+    """
+    named = {"max_model_len": "spec.engine.maxModelLen", "memory of": "spec.resources.memory of"}
+    return next((way.replace(word, field) for word, field in named.items() if way.startswith(word)), way)
 
 
 def summarize_plan(plan: MemoryPlan) -> MemoryPlanStatus:
@@ -70,6 +102,7 @@ def summarize_plan(plan: MemoryPlan) -> MemoryPlanStatus:
 def _summarize(plan: MemoryPlan) -> MemoryPlanStatus:
     return MemoryPlanStatus(
         device=plan.device,
+        devices=plan.devices,
         device_memory_bytes=plan.device_memory_bytes,
         weights_bytes=plan.weights_bytes,
         activation_bytes=plan.activation_bytes,
@@ -94,6 +127,7 @@ def build_workload(spec: InferenceServiceSpec) -> Workload:
         kv_dtype=KV_DTYPE_FLAGS[engine.kv_cache.dtype],
         dtype=read_flag(engine.args, FLAG_DTYPE) or "auto",
         block_size=engine.kv_cache.block_tokens,
+        context_policy="lower" if engine.kv_cache.oversize_policy == "ShrinkContext" else "refuse",
     )
 
 

@@ -11,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.errors import InvalidSpec
-from octavo.planning import MemoryPlan
 from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
-from octavo_operator.decide.sizing import plan_memory, read_flag
-from octavo_operator.decide.target import Refusal
 from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
@@ -29,18 +26,6 @@ from tests.octavo_operator.builders import (
     make_revision,
     make_spec,
 )
-
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 1024,
-    "torch_dtype": "bfloat16",
-}
 
 
 def hash_of(**sections: object) -> str:
@@ -263,48 +248,3 @@ def test_world_reads_revisions_of_an_operator_that_stored_more() -> None:
     world = parse_world(service_body(), Children(revisions=(body,)))
     (stored,) = world.revisions.values()
     assert stored.data == body["data"], "the API server refuses any change of it, and with it the proof"
-
-
-def test_plan_is_made_from_config_and_spec() -> None:
-    plan = plan_memory(make_spec(engine={"maxModelLen": 512, "maxSequences": 3}), CONFIG)
-    assert isinstance(plan, MemoryPlan)
-    assert (plan.max_model_len, plan.max_num_seqs, plan.block_size) == (512, 3, 16)
-
-
-def test_plan_reads_the_users_flags() -> None:
-    plain = plan_memory(make_spec(), CONFIG)
-    wide = plan_memory(
-        make_spec(engine={"args": ["--max-num-batched-tokens=4096", "--dtype", "float32"]}), CONFIG
-    )
-    assert isinstance(plain, MemoryPlan)
-    assert isinstance(wide, MemoryPlan)
-    assert wide.activation_bytes > plain.activation_bytes
-    assert wide.weights_bytes == 2 * plain.weights_bytes
-
-
-@pytest.mark.parametrize(
-    ("sections", "config", "reason"),
-    [
-        pytest.param({}, {**CONFIG, "hidden_size": "many"}, "InvalidConfig", id="malformed"),
-        pytest.param({}, {**CONFIG, "model_type": "abacus"}, "UnsupportedModel", id="unknown architecture"),
-        pytest.param({"resources": {"memory": "64Mi"}}, CONFIG, "InsufficientMemory", id="no memory"),
-        pytest.param({"engine": {"maxModelLen": 4096}}, CONFIG, "ContextTooLong", id="too long"),
-        pytest.param(
-            {"engine": {"args": ["--max-num-batched-tokens", "x"]}}, CONFIG, "InvalidArguments", id="flag"
-        ),
-        pytest.param({"engine": {"args": ["--dtype=octonion"]}}, CONFIG, "InvalidArguments", id="dtype"),
-    ],
-)
-def test_plan_is_refused(sections: dict[str, object], config: dict[str, object], reason: str) -> None:
-    refusal = plan_memory(make_spec(**sections), config)
-    assert isinstance(refusal, Refusal)
-    assert (refusal.reason, refusal.lasting) == (reason, True)
-    assert refusal.message
-
-
-@pytest.mark.parametrize(
-    ("args", "value"),
-    [((), None), (("--x",), ""), (("--x", "1"), "1"), (("--x=1", "--x=2"), "2"), (("--xy=1",), None)],
-)
-def test_flag_is_read(args: tuple[str, ...], value: str | None) -> None:
-    assert read_flag(args, "--x") == value
