@@ -1,4 +1,8 @@
-"""The Service that clients use; its selector says which revision serves."""
+"""Services: the one that clients use, whose selector says which revision serves, and one for a revision.
+
+A revision's own Service is what a route sends its share to, and where a candidate answers before it
+gets any traffic.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,24 @@ PORT_NAME: Final = "http"
 
 
 def build_service(owner: Owner, *, port: int, serving: str) -> Manifest:
-    labels = names.service_labels(owner.name)
+    metadata = build_metadata(owner, owner.name, names.service_labels(owner.name))
+    return _build_service(owner, metadata, port=port, selected=serving)
+
+
+def build_revision_service(owner: Owner, revision: str, *, port: int) -> Manifest:
+    name = names.revision_name(owner.name, revision)
+    metadata = build_metadata(owner, name, names.revision_labels(owner.name, revision))
+    return _build_service(owner, metadata, port=port, selected=revision)
+
+
+def _build_service(owner: Owner, metadata: Manifest, *, port: int, selected: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": build_metadata(owner, owner.name, labels),
+        "metadata": metadata,
         "spec": {
             "type": "ClusterIP",
-            "selector": names.pod_selector(owner.name, serving),
+            "selector": names.pod_selector(owner.name, selected),
             "ports": [{"name": PORT_NAME, "port": port, "targetPort": PORT_NAME, "protocol": "TCP"}],
         },
     }
