@@ -1,6 +1,7 @@
 """Does the cluster hold what we want? Only fields that we set are compared: the rest is not ours.
 
-Lists must be as long as ours, and selectors exactly ours: one more label in it, and a Service selects no pod.
+Lists must be as long as ours (an empty one is stored as none), and selectors exactly ours: one more label
+in it, and a Service selects no pod.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def difference(desired: object, observed: object, path: str = "") -> str | None:
         fields = (difference(desired[key], observed.get(key), _join(path, key)) for key in desired)
         return next((found for found in fields if found is not None), None)
     if isinstance(desired, list):
+        if not desired and observed is None:
+            return None
         if not isinstance(observed, list) or len(desired) != len(observed):
             return path
         pairs = enumerate(zip(desired, observed, strict=True))

@@ -15,7 +15,9 @@ from octavo.units import ceil_div
 from octavo_operator.api import names
 from octavo_operator.api.quantities import format_cpu, format_memory, parse_cpu_millis
 from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.desired.overlay import apply_overlay
 from octavo_operator.desired.service import PORT_NAME
+from octavo_operator.desired.spread import build_spread
 
 ENGINE_USER: Final = 10001
 PRE_STOP_SECONDS: Final = 5
@@ -38,6 +40,7 @@ PROBE_TIMEOUT_SECONDS: Final = 5
 MODELS_VOLUME: Final = "models"
 SCRATCH_VOLUME: Final = "tmp"
 SCRATCH_PATH: Final = "/tmp"
+PROGRESS_PORT_NAME: Final = "progress"
 
 KV_DTYPE_FLAGS: Final = {"Auto": "auto", "Float32": "float32", "BFloat16": "bf16", "Float16": "fp16"}
 
@@ -56,18 +59,21 @@ class PodInputs:
 
 
 def build_pod_template(inputs: PodInputs) -> dict[str, Any]:
-    return {
+    selector = names.pod_selector(inputs.service, inputs.revision)
+    template = {
         "metadata": {"labels": names.revision_labels(inputs.service, inputs.revision)},
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": grace_seconds(inputs.spec.rollout.drain_seconds),
             "securityContext": build_pod_security(),
+            "topologySpreadConstraints": build_spread(selector),
             "initContainers": [build_fetch_container(inputs)],
             "containers": [build_engine_container(inputs)],
             "volumes": [{"name": MODELS_VOLUME, "emptyDir": {}}, {"name": SCRATCH_VOLUME, "emptyDir": {}}],
         },
     }
+    return apply_overlay(template, inputs.spec.template, selector)
 
 
 def grace_seconds(drain_seconds: int) -> int:
@@ -111,7 +117,16 @@ def build_fetch_container(inputs: PodInputs) -> dict[str, Any]:
         *(contract.FLAG_FETCH_REVISION, inputs.commit),
         *(contract.FLAG_FETCH_TO, model_path(inputs.commit)),
     ]
-    return {**build_container(inputs, names.CONTAINER_FETCH, args), "env": build_env(env)}
+    port = {
+        "name": PROGRESS_PORT_NAME,
+        "containerPort": contract.FETCH_PROGRESS_PORT,
+        "protocol": "TCP",
+    }
+    return {
+        **build_container(inputs, names.CONTAINER_FETCH, args),
+        "env": build_env(env),
+        "ports": [port],
+    }
 
 
 def build_engine_container(inputs: PodInputs) -> dict[str, Any]:

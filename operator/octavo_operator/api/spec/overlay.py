@@ -1,25 +1,75 @@
-"""`spec.template`: what a user may lay over the pods that the operator renders."""
+"""`spec.template`: what a user may lay over the pods that the operator renders.
+
+Only fields that say where a pod runs, and with which rights to pull, are taken: whatever says what it runs
+is the operator's, because a revision must be what its record says, restricted and drained. The API server
+cannot refuse a field of an open object by name, so the operator does, in words.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from octavo_operator.api.spec.base import ApiModel
+from octavo.errors import InvalidSpec
+from octavo_operator.api import names
+from octavo_operator.api.spec.base import ApiModel, cel, validated_by
 
 ShortText = Annotated[str, Field(max_length=256)]
 LongText = Annotated[str, Field(max_length=4096)]
+
+RESERVED_LABELS: Final = (names.LABEL_MANAGED_BY, names.LABEL_NAME)
+RESERVED_PREFIX: Final = f"{names.GROUP}/"
+
+OVERLAY_FIELDS: Final[dict[str, type]] = {
+    "affinity": dict,
+    "imagePullSecrets": list,
+    "nodeSelector": dict,
+    "priorityClassName": str,
+    "runtimeClassName": str,
+    "schedulerName": str,
+    "tolerations": list,
+    "topologySpreadConstraints": list,
+}
+"""Fields of a pod's spec that are taken, and their types; their insides are the API server's to judge."""
+TYPE_WORDS: Final[dict[type, str]] = {dict: "an object", list: "a list of objects", str: "a text"}
+
+WAYS_OUT: Final = {
+    "containers": "use spec.engine and spec.resources",
+    "initContainers": "the files are fetched by the operator's own container; use spec.model",
+    "volumes": "use spec.model.cache for the model's files",
+    "terminationGracePeriodSeconds": "use spec.rollout.drainSeconds",
+    "serviceAccountName": "engine pods carry no service-account token",
+    "automountServiceAccountToken": "engine pods carry no service-account token",
+    "securityContext": "the pods meet the restricted pod security standard as they are",
+    "nodeName": "use nodeSelector or affinity",
+}
+
+_RESERVED: Final = ", ".join(f"'{label}'" for label in RESERVED_LABELS)
+
+
+def _reserved(what: str) -> dict[str, str]:
+    return cel(
+        f"self.all(key, !key.startsWith('{RESERVED_PREFIX}') && !(key in [{_RESERVED}]))",
+        f"spec.template.metadata.{what} sets a key of the operator's own: "
+        f"{', '.join((*RESERVED_LABELS, f'{RESERVED_PREFIX}*'))}; choose another key",
+    )
 
 
 class OverlayMetadata(ApiModel):
     """Labels and annotations of the pods."""
 
     labels: dict[str, ShortText] = Field(
-        default_factory=dict, max_length=32, description="Further labels of the pods."
+        default_factory=dict,
+        max_length=32,
+        description="Further labels of the pods.",
+        json_schema_extra=validated_by(_reserved("labels")),
     )
     annotations: dict[str, LongText] = Field(
-        default_factory=dict, max_length=32, description="Further annotations of the pods."
+        default_factory=dict,
+        max_length=32,
+        description="Further annotations of the pods.",
+        json_schema_extra=validated_by(_reserved("annotations")),
     )
 
 
@@ -31,7 +81,40 @@ class PodOverlay(ApiModel):
     )
     spec: dict[str, Any] = Field(
         default_factory=dict,
-        description="Fields of a pod's spec: affinity, imagePullSecrets, nodeSelector, priorityClassName, "
-        "runtimeClassName, schedulerName, tolerations and topologySpreadConstraints; others are refused.",
+        description=f"Fields of a pod's spec: {', '.join(OVERLAY_FIELDS)}; others are refused.",
         json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
     )
+
+    @field_validator("spec")
+    @classmethod
+    def _must_be_allowed(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        for field, value in fields.items():
+            _check(field, value)
+        return fields
+
+
+def _check(field: str, value: object) -> None:
+    """Raises InvalidSpec for a field that is not the user's, or is of another type than a pod's."""
+    path = f"spec.template.spec.{field}"
+    if field not in OVERLAY_FIELDS:
+        taken = ", ".join(OVERLAY_FIELDS)
+        way_out = WAYS_OUT.get(field, f"remove it; taken are {taken}")
+        raise InvalidSpec(f"{path}: is not taken from the overlay, got {shortened(value)}; {way_out}")
+    kind = OVERLAY_FIELDS[field]
+    if value is not None and not _is_of(kind, value):
+        raise InvalidSpec(f"{path}: must be {TYPE_WORDS[kind]}, as in a pod's spec, got {shortened(value)}")
+
+
+def _is_of(kind: type, value: object) -> bool:
+    if isinstance(value, list):
+        return kind is list and all(isinstance(one, dict) for one in value)
+    return isinstance(value, kind)
+
+
+def shortened(value: object, most: int = 80) -> str:
+    """
+    >>> shortened(["a"] * 40, 12)
+    "['a', 'a', …"
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
