@@ -8,6 +8,7 @@ from types import FrameType
 
 from tests.cluster.local.binaries import FULL_PROGRAMS, LIGHT_PROGRAMS, require_programs
 from tests.cluster.local.cluster import Cluster, find_cluster, remove_abandoned, start_full, start_light
+from tests.cluster.local.definitions import require_definitions
 from tests.cluster.local.failure import ClusterError
 from tests.cluster.local.packages import install_packages
 from tests.cluster.local.paths import cluster_paths
@@ -44,7 +45,12 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--name", default="octavo", help="the cluster (default: octavo)")
         return command
 
-    add("prepare", _prepare, "install missing Debian packages and build all programs", named=False)
+    add(
+        "prepare",
+        _prepare,
+        "install Debian packages, build all programs, fetch definitions",
+        named=False,
+    )
     programs = add("binaries", _binaries, "build the programs that are not in the cache", named=False)
     programs.add_argument("--light", action="store_true", help="only what a light cluster needs")
     up = add("up", _up, "start a cluster, or find it running; prints `export KUBECONFIG=…`")
@@ -59,10 +65,12 @@ def _parser() -> argparse.ArgumentParser:
 def _prepare(arguments: argparse.Namespace) -> None:
     install_packages()
     require_programs(FULL_PROGRAMS)
+    require_definitions()
 
 
 def _binaries(arguments: argparse.Namespace) -> None:
     programs = LIGHT_PROGRAMS if arguments.light else FULL_PROGRAMS
+    require_definitions()
     for name, path in require_programs(programs).items():
         print(f"{name}\t{path}")
 
