@@ -130,15 +130,51 @@ CACHED_PROMPT_TOKENS: Final = "octavo_cached_prompt_tokens_total"
 DRAFT_TOKENS: Final = "octavo_draft_tokens_total"
 """Guessed by speculation and computed."""
 ACCEPTED_DRAFT_TOKENS: Final = "octavo_accepted_draft_tokens_total"
+UNCACHED_PROMPT_TOKENS: Final = "octavo_uncached_prompt_tokens"
+"""A histogram over admissions: prompt tokens that the cache did not have. A resumption after a preemption
+is none."""
+UNCACHED_PROMPT_TOKENS_SQUARED: Final = "octavo_uncached_prompt_tokens_squared_total"
+"""Of the same numbers; with the histogram's sum and count it gives their variance."""
+UNCACHED_PROMPT_BOUNDS: Final = tuple(factor << power for power in range(3, 17) for factor in (2, 3))
+"""16, 24, 32, 48 and so on to 196608."""
+
+# What the steps did, summed: with the steps and their seconds it tells T = a + b·p + c·C + d·B.
 STEPS: Final = "octavo_engine_steps_total"
 STEP_SECONDS: Final = "octavo_engine_step_seconds_total"
+"""From choosing a step's tokens to noting what it drew."""
+STEP_PREFILL_TOKENS: Final = "octavo_step_prefill_tokens_total"
+"""Σp: tokens of prompts, and of texts computed again, that the steps computed. Neither the one token of a
+sequence that generates nor its drafts."""
+STEP_CONTEXT_TOKENS: Final = "octavo_step_context_tokens_total"
+"""ΣC: cached tokens that the steps' attention read, their own included; in tokens of all layers, so that
+this times the bytes per token is what was read. Layers with a window count for what they read."""
+STEP_SEQUENCES: Final = "octavo_step_sequences_total"
+"""ΣB: sequences that were in the steps, prefilled or generating."""
+
 KV_BLOCKS: Final = "octavo_kv_blocks"
-"""Labelled `state`: total, referenced, cached, free."""
+"""Labelled `state`: total, referenced, cached, free. A block that several sequences share is one."""
+KV_TOKENS: Final = "octavo_kv_tokens"
+"""Labelled `state`: total, referenced, cached. The same blocks in tokens of all layers: where layers form
+several groups with blocks of their own, a token takes a slot in each."""
+KV_BYTES_PER_TOKEN: Final = "octavo_kv_bytes_per_token"
+"""Of all layers."""
+WEIGHT_BYTES: Final = "octavo_weight_bytes"
 MAX_SEQUENCES: Final = "octavo_max_sequences"
+MAX_BATCHED_TOKENS: Final = "octavo_max_batched_tokens"
+"""The token budget of a step."""
+
+# Measured at start by an engine on a CPU, whose kind no table lists; what a CPU quota withholds is off.
+MEASURED_READ_RATE: Final = "octavo_measured_read_bytes_per_second"
+"""Weights through a projection of one row."""
+MEASURED_GEMM_RATE: Final = "octavo_measured_gemm_flop_per_second"
+"""A projection of many rows, in the dtype that the engine runs."""
+MEASURED_STEP_SECONDS: Final = "octavo_measured_step_seconds"
+"""A step of one token without context. For a small model it is more than its bytes tell."""
+
 MEASURED_KV_BLOCKS: Final = "octavo_measured_kv_blocks"
+"""What the engine's own budget would hold, measured without looking at the plan."""
 PLAN_TOLERANCE: Final = 0.03
 """Of the planned KV cache: by how much the measured one may differ before somebody should look."""
-"""What the engine's own budget would hold, measured without looking at the plan."""
 PLANNED_KV_BLOCKS: Final = "octavo_planned_kv_blocks"
 DRAINING: Final = "octavo_draining"
 TTFT_SECONDS: Final = "octavo_ttft_seconds"

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSpeed:
+    """How fast this processor is for this model: sustained, so that a CPU quota's pauses are in it."""
+
+    read_bytes_per_second: float
+    gemm_flop_per_second: float
+    step_seconds: float
+    """A step of one token without context."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFacts:
     """Settled when the engine starts."""
 
@@ -27,6 +37,10 @@ class EngineFacts:
     max_model_len: int
     """Prompt and output together; never more than the pool holds."""
     max_num_seqs: int
+    max_num_batched_tokens: int
+    """The token budget of a step."""
+    kv_bytes_per_token: int
+    """Of all layers."""
     weights_bytes: int
     memory_limit_bytes: int
     num_threads: int
@@ -37,6 +51,8 @@ class EngineFacts:
     max_adapters: int = 0
     adapter_bytes: int = 0
     """Kept free for adapters, all of the highest rank."""
+    speed: MeasuredSpeed | None = None
+    """None where a table knows the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +73,8 @@ class EngineStats:
 
     num_running: int
     num_waiting: int
+    kv_tokens_per_block: float
+    """Less than a block's size where layers form several groups: see `engine_contract.KV_TOKENS`."""
     blocks_total: int
     blocks_referenced: int
     blocks_cached: int
@@ -73,8 +91,16 @@ class EngineStats:
     """Of these, what turned out right and is part of a text."""
     failed_rows: int
     """Sequences ended because no token could be drawn: scores not finite, or a grammar too complex."""
+    uncached_prompt_tokens_squared: int
+    """Summed over admissions."""
+    uncached_prompt_buckets: tuple[int, ...]
+    """Admissions per bucket of `engine_contract.UNCACHED_PROMPT_BOUNDS`, and those above the last."""
     steps: int
     step_seconds: float
+    step_prefill_tokens: int
+    step_context_tokens: float
+    step_sequences: int
+    """What the steps computed, in sum; see `engine_contract`."""
     running_adapters: tuple[str, ...] = ()
     """Names of the adapters that running sequences use."""
     waiting_adapters: tuple[str, ...] = ()

@@ -27,12 +27,13 @@ from octavo_engine.execution.cache_sizing import (
     one_sequence_layout,
 )
 from octavo_engine.execution.kv_cache import KVCache, KVCacheShape
-from octavo_engine.execution.loaded_model import LoadedModel, load_model
+from octavo_engine.execution.loaded_model import load_model
 from octavo_engine.execution.logits import SampleRow
 from octavo_engine.execution.model_runner import ModelRunner
 from octavo_engine.execution.prompt_logprobs import PromptLogprobs
+from octavo_engine.execution.settled_facts import settle_facts
+from octavo_engine.execution.speed import measure_speed
 from octavo_engine.execution.verification import Drawn, draw_and_verify
-from octavo_engine.kernels import reference
 from octavo_engine.memory import memory_limit_bytes, num_threads
 from octavo_engine.models.adaptable import make_adaptable
 from octavo_engine.plan_agreement import report_agreement
@@ -40,6 +41,7 @@ from octavo_engine.requests import EngineRequest, Refusal, SamplingParams, Token
 from octavo_engine.scheduling.batch_layout import BatchLayout, build_batch_layout
 from octavo_engine.scheduling.scheduler import ScheduledSequence, Scheduler, SchedulerLimits, SequenceUpdate
 from octavo_engine.scheduling.sequence import Sequence, StopConditions
+from octavo_engine.scheduling.step_sums import StepSums
 
 Progress = Callable[[str, float], None]
 
@@ -77,8 +79,7 @@ class LLMEngine:
         self._queue_seconds: dict[str, float] = {}  # of requests that gave no event yet
         self._prompt_logprobs = PromptLogprobs()
         self._num_added = 0
-        self._steps = 0
-        self._step_seconds = 0.0
+        self._sums = StepSums()
         self._failed_rows = 0
 
     @classmethod
@@ -104,11 +105,20 @@ class LLMEngine:
         )
         adapters.load_all(config.adapters)
         report("first token", 0.0)
-        runner.run(one_sequence_layout(shape, 1, num_samples=1))
+        one_token = one_sequence_layout(shape, 1, num_samples=1)
+        runner.run(one_token)
         scheduler = _build_scheduler(config, shape, count)
         facts = replace(
-            _facts(config, model, shape, count, limit_bytes=limit, scheduler=scheduler),
+            settle_facts(
+                config,
+                model,
+                shape,
+                count,
+                limit_bytes=limit,
+                capacity_tokens=scheduler.capacity_tokens(limit=model.declared_model_len),
+            ),
             adapter_bytes=adapters.most_bytes,
+            speed=measure_speed(model.decoder.head, step=lambda: runner.run(one_token)),
         )
         return cls(
             facts=facts,
@@ -207,14 +217,15 @@ class LLMEngine:
 
     def step(self, now: float) -> list[TokenEvent]:
         """Compute one batch and return what it did for each request that drew a token or ended."""
+        started = time.perf_counter()
         scheduled = self._scheduler.schedule()
         if not scheduled:
             return []
         self._note_admissions(scheduled, now)
-        started = time.perf_counter()
         layout = build_batch_layout(
             scheduled, groups=self._scheduler.groups, block_size=self._facts.block_size
         )
+        self._sums.add(scheduled, layout)
         results = self._compute(layout, scheduled)
         events = self._fail_rows(results)
         tokens = {name: drawn.token_ids for name, drawn in results.items() if drawn.token_ids}
@@ -222,8 +233,7 @@ class LLMEngine:
             self._event(update, results[update.sequence.request_id])
             for update in self._scheduler.record(scheduled, tokens)
         ]
-        self._steps += 1
-        self._step_seconds += time.perf_counter() - started
+        self._sums.seconds += time.perf_counter() - started
         return events
 
     def _note_admissions(self, scheduled: SequenceOf[ScheduledSequence], now: float) -> None:
@@ -303,9 +313,11 @@ class LLMEngine:
     def stats(self) -> EngineStats:
         """Gauges and totals at this moment."""
         blocks, counters = self._scheduler.pool.counts, self._scheduler.counters
+        sums, num_groups = self._sums, len(self._scheduler.groups)
         return EngineStats(
             num_running=len(self._scheduler.running),
             num_waiting=len(self._scheduler.waiting),
+            kv_tokens_per_block=self._facts.block_size / num_groups,
             blocks_total=blocks.total,
             blocks_referenced=blocks.referenced,
             blocks_cached=blocks.cached,
@@ -319,8 +331,13 @@ class LLMEngine:
             draft_tokens=counters.draft_tokens,
             accepted_draft_tokens=counters.accepted_draft_tokens,
             failed_rows=self._failed_rows,
-            steps=self._steps,
-            step_seconds=self._step_seconds,
+            uncached_prompt_tokens_squared=counters.uncached_prompt_tokens_squared,
+            uncached_prompt_buckets=tuple(counters.uncached_prompt_buckets),
+            steps=sums.steps,
+            step_seconds=sums.seconds,
+            step_prefill_tokens=sums.prefill_tokens,
+            step_context_tokens=sums.group_context_tokens / num_groups,
+            step_sequences=sums.sequences,
             running_adapters=self._adapters.names_of(self._scheduler.running),
             waiting_adapters=self._adapters.names_of(self._scheduler.waiting),
         )
@@ -351,45 +368,6 @@ def _build_scheduler(config: EngineConfig, shape: KVCacheShape, count: BlockCoun
         max_draft_tokens=config.speculative_ngram,
     )
     return Scheduler(limits=limits, groups=shape.groups, hash_root=os.urandom(32))
-
-
-def _facts(
-    config: EngineConfig,
-    model: LoadedModel,
-    shape: KVCacheShape,
-    count: BlockCount,
-    *,
-    limit_bytes: int,
-    scheduler: Scheduler,
-) -> EngineFacts:
-    capacity = scheduler.capacity_tokens(limit=model.declared_model_len)
-    return EngineFacts(
-        device=config.device,
-        dtype=_name(model.dtype),
-        kv_dtype=_name(model.kv_dtype),
-        kernel_path=reference.NAME,
-        block_size=config.block_size,
-        block_bytes=shape.block_bytes,
-        num_kv_blocks=count.num_blocks,
-        kv_blocks_bound=count.bound,
-        measured_kv_blocks=count.measured,
-        planned_kv_blocks=count.planned,
-        capacity_tokens=capacity,
-        context_len=model.declared_model_len,
-        max_model_len=min(model.declared_model_len, capacity),
-        max_num_seqs=config.max_num_seqs,
-        weights_bytes=model.weights_bytes,
-        memory_limit_bytes=limit_bytes,
-        num_threads=torch.get_num_threads(),
-        eos_token_ids=model.eos_token_ids,
-        vocab_size=model.num_token_ids,
-        revision=config.revision,
-        max_adapters=config.max_adapters,
-    )
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _ignore_progress(_stage: str, _share: float) -> None:

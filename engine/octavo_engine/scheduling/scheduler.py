@@ -22,6 +22,7 @@ from octavo_engine.scheduling.admission import (
     predicted_peak_blocks,
 )
 from octavo_engine.scheduling.block_pool import NULL_BLOCK, BlockPool
+from octavo_engine.scheduling.counters import SchedulerCounters
 from octavo_engine.scheduling.kv_groups import KVCacheGroup, max_sequence_tokens
 from octavo_engine.scheduling.prefix_cache import PrefixHasher
 from octavo_engine.scheduling.sequence import FinishReason, Sequence
@@ -74,20 +75,6 @@ class SequenceUpdate:
     token_ids: tuple[int, ...]
     """One, and the drafts before it that were right."""
     finish_reason: FinishReason | None
-
-
-@dataclass(slots=True)
-class SchedulerCounters:
-    """Totals since the start."""
-
-    admitted: int = 0
-    preemptions: int = 0
-    recomputed_tokens: int = 0
-    prompt_tokens: int = 0
-    cached_prompt_tokens: int = 0
-    generated_tokens: int = 0
-    draft_tokens: int = 0
-    accepted_draft_tokens: int = 0
 
 
 class Scheduler:
@@ -282,9 +269,7 @@ class Scheduler:
         self.running.append(sequence)
         if sequence.num_preemptions == 0:
             sequence.num_cached_tokens = hit.num_tokens
-            self.counters.admitted += 1
-            self.counters.prompt_tokens += sequence.num_prompt_tokens
-            self.counters.cached_prompt_tokens += hit.num_tokens
+            self.counters.note_admission(prompt_tokens=sequence.num_prompt_tokens, cached=hit.num_tokens)
 
     # Results ------------------------------------------------------------------------------------
 

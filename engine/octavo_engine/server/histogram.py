@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 from prometheus_client.core import HistogramMetricFamily
@@ -54,15 +55,27 @@ class Histogram:
 
     def family(self, label: str, value: str) -> HistogramMetricFamily:
         """As the metrics page wants it: cumulative counts."""
-        family = HistogramMetricFamily(self._name, self._documentation, labels=[label])
-        cumulative = 0
-        buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*map(_number, self._bounds), "+Inf"), self._counts, strict=True):
-            cumulative += count
-            buckets.append((bound, cumulative))
-        family.add_metric([value], buckets, self._sum)
-        return family
+        return histogram_family(
+            self._name,
+            self._documentation,
+            {label: value},
+            bounds=self._bounds,
+            counts=self._counts,
+            total=self._sum,
+        )
 
 
-def _number(bound: float) -> str:
-    return str(float(bound))
+def histogram_family(
+    name: str,
+    documentation: str,
+    labels: Mapping[str, str],
+    *,
+    bounds: Sequence[float],
+    counts: Sequence[int],
+    total: float,
+) -> HistogramMetricFamily:
+    """Counts per bucket, of which the last is unbounded, as the metrics page wants them: cumulative."""
+    family = HistogramMetricFamily(name, documentation, labels=list(labels))
+    ends = (*(str(float(bound)) for bound in bounds), "+Inf")
+    family.add_metric(list(labels.values()), list(zip(ends, accumulate(counts), strict=True)), total)
+    return family

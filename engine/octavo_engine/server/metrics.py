@@ -7,7 +7,7 @@ keep a last value after its cause is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from octavo import engine_contract as contract
-from octavo_engine.engine_facts import EngineFacts, EngineStats
+from octavo_engine.engine_facts import EngineFacts, EngineStats, MeasuredSpeed
+from octavo_engine.server.histogram import histogram_family
 from octavo_engine.server.request_timing import RequestTimings
 
 SUCCESS_REASONS: Final = ("stop", "length")
@@ -87,11 +88,37 @@ class EngineCollector(Collector):
         yield self._counter(
             contract.ACCEPTED_DRAFT_TOKENS, "Guessed tokens that were right.", stats.accepted_draft_tokens
         )
-        yield self._counter(contract.STEPS, "Engine steps.", stats.steps)
-        yield self._counter(contract.STEP_SECONDS, "Time in engine steps.", stats.step_seconds)
-        yield self._blocks(stats)
+        yield self._uncached_prompts(stats)
+        yield from self._of_steps(stats)
+        yield from self._of_blocks(stats)
         if self._facts.max_adapters:
             yield self._adapters(stats)
+
+    def _uncached_prompts(self, stats: EngineStats) -> Metric:
+        return histogram_family(
+            contract.UNCACHED_PROMPT_TOKENS,
+            "Prompt tokens of an admitted request that the cache did not have.",
+            {contract.LABEL_MODEL: self._identity.model_name},
+            bounds=contract.UNCACHED_PROMPT_BOUNDS,
+            counts=stats.uncached_prompt_buckets,
+            total=stats.prompt_tokens - stats.cached_prompt_tokens,
+        )
+
+    def _of_steps(self, stats: EngineStats) -> Iterator[Metric]:
+        yield self._counter(
+            contract.UNCACHED_PROMPT_TOKENS_SQUARED,
+            "Squares of the uncached prompt tokens of admitted requests.",
+            stats.uncached_prompt_tokens_squared,
+        )
+        yield self._counter(contract.STEPS, "Engine steps.", stats.steps)
+        yield self._counter(contract.STEP_SECONDS, "Time in engine steps.", stats.step_seconds)
+        yield self._counter(
+            contract.STEP_PREFILL_TOKENS, "Tokens of prompts and of recomputation.", stats.step_prefill_tokens
+        )
+        yield self._counter(
+            contract.STEP_CONTEXT_TOKENS, "Cached tokens that attention read.", stats.step_context_tokens
+        )
+        yield self._counter(contract.STEP_SEQUENCES, "Sequences, once for each step.", stats.step_sequences)
 
     def _adapters(self, stats: EngineStats) -> Metric:
         labels = {
@@ -117,6 +144,15 @@ class EngineCollector(Collector):
     def _of_facts(self) -> Iterator[Metric]:
         facts, identity = self._facts, self._identity
         yield self._gauge(contract.MAX_SEQUENCES, "Sequences that can run at once.", facts.max_num_seqs)
+        yield self._gauge(
+            contract.MAX_BATCHED_TOKENS, "Tokens that a step computes at most.", facts.max_num_batched_tokens
+        )
+        yield self._gauge(contract.WEIGHT_BYTES, "Size of the weights.", facts.weights_bytes)
+        yield self._gauge(
+            contract.KV_BYTES_PER_TOKEN, "KV cache of a token, all layers.", facts.kv_bytes_per_token
+        )
+        if facts.speed is not None:
+            yield from self._of_speed(facts.speed)
         yield self._gauge(
             contract.MEASURED_KV_BLOCKS, "KV blocks the engine measured room for.", facts.measured_kv_blocks
         )
@@ -150,18 +186,30 @@ class EngineCollector(Collector):
         family.add_metric([self._identity.model_name], value)
         return family
 
-    def _blocks(self, stats: EngineStats) -> Metric:
-        family = GaugeMetricFamily(
-            contract.KV_BLOCKS, "KV blocks by state.", labels=[contract.LABEL_MODEL, "state"]
+    def _of_speed(self, speed: MeasuredSpeed) -> Iterator[Metric]:
+        yield self._gauge(
+            contract.MEASURED_READ_RATE,
+            "Weights read by a projection of one row.",
+            speed.read_bytes_per_second,
         )
-        counts = (
-            ("total", stats.blocks_total),
-            ("referenced", stats.blocks_referenced),
-            ("cached", stats.blocks_cached),
-            ("free", stats.blocks_free),
-        )
-        for state, count in counts:
-            family.add_metric([self._identity.model_name, state], count)
+        yield self._gauge(contract.MEASURED_GEMM_RATE, "Projection of many rows.", speed.gemm_flop_per_second)
+        yield self._gauge(contract.MEASURED_STEP_SECONDS, "Step of one token at start.", speed.step_seconds)
+
+    def _of_blocks(self, stats: EngineStats) -> Iterator[Metric]:
+        counts = {
+            "total": stats.blocks_total,
+            "referenced": stats.blocks_referenced,
+            "cached": stats.blocks_cached,
+        }
+        per_block = stats.kv_tokens_per_block
+        tokens = {state: count * per_block for state, count in counts.items()}
+        yield self._by_state(contract.KV_BLOCKS, "KV blocks by state.", {**counts, "free": stats.blocks_free})
+        yield self._by_state(contract.KV_TOKENS, "KV blocks by state, in tokens of all layers.", tokens)
+
+    def _by_state(self, name: str, documentation: str, values: Mapping[str, float]) -> Metric:
+        family = GaugeMetricFamily(name, documentation, labels=[contract.LABEL_MODEL, "state"])
+        for state, value in values.items():
+            family.add_metric([self._identity.model_name, state], value)
         return family
 
     def _by_reason(self, name: str, documentation: str, label: str, reasons: Iterable[str]) -> Metric:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from octavo.engine_contract import UNCACHED_PROMPT_BOUNDS
 from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
 from octavo_engine.requests import (
     REFUSED_ADAPTER,
@@ -40,6 +41,8 @@ def scripted_facts(**changes: object) -> EngineFacts:
         context_len=1024,
         max_model_len=1024,
         max_num_seqs=4,
+        max_num_batched_tokens=512,
+        kv_bytes_per_token=64,
         weights_bytes=0,
         memory_limit_bytes=2**30,
         num_threads=1,
@@ -123,6 +126,7 @@ class ScriptedEngine:
         return EngineStats(
             num_running=num_running,
             num_waiting=len(self._open) - num_running,
+            kv_tokens_per_block=BLOCK_SIZE,
             blocks_total=self.facts.num_kv_blocks,
             blocks_referenced=num_running,
             blocks_cached=0,
@@ -136,8 +140,13 @@ class ScriptedEngine:
             draft_tokens=0,
             accepted_draft_tokens=0,
             failed_rows=0,
+            uncached_prompt_tokens_squared=0,
+            uncached_prompt_buckets=(0,) * (len(UNCACHED_PROMPT_BOUNDS) + 1),
             steps=self.num_steps,
             step_seconds=self.num_steps * self.step_seconds,
+            step_prefill_tokens=0,
+            step_context_tokens=0,
+            step_sequences=0,
         )
 
     def _running(self) -> list[Running]:
