@@ -6,14 +6,8 @@ from typing import Final
 
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.decide.observed import pods_of
-from octavo_operator.decide.scaling import (
-    LoadView,
-    ScalingDecision,
-    ScalingState,
-    clamp,
-    decide_fixed_replicas,
-    decide_replicas,
-)
+from octavo_operator.decide.scaling import ScalingDecision, clamp, decide_fixed_replicas
+from octavo_operator.decide.scaling.in_flight import LoadView, ScalingState, decide_by_in_flight
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.shell.cache import Key
@@ -42,7 +36,7 @@ class Autoscaler:
         uid, state = self._states.get(key, (world.owner.uid, ScalingState(since=now)))
         if uid != world.owner.uid:
             state = ScalingState(since=now)
-        decision, state = decide_replicas(now=now, policy=policy, view=view, state=state)
+        decision, state = decide_by_in_flight(now=now, policy=policy, view=view, state=state)
         self._states[key] = (world.owner.uid, state)
         return decision
 

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from octavo import engine_contract as contract
 from octavo_operator.decide.observed import PodView
-from octavo_operator.decide.scaling import Reading, Sample, Unknown
+from octavo_operator.decide.scaling import Unknown
+from octavo_operator.decide.scaling.in_flight import Reading, Sample
 
 TIMEOUT_SECONDS: Final = 3.0
 MOST_AT_ONCE: Final = 64

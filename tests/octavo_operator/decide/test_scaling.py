@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo_operator.api.spec import Autoscaling
-from octavo_operator.decide.scaling import (
+from octavo_operator.decide.scaling import Unknown, decide_fixed_replicas
+from octavo_operator.decide.scaling.in_flight import (
     LoadView,
     Reading,
     Sample,
     ScalingState,
-    Unknown,
-    decide_fixed_replicas,
-    decide_replicas,
+    decide_by_in_flight,
     unknown_reasons,
 )
 from tests.octavo_operator.builders import make_spec
@@ -88,7 +87,7 @@ LATER = 10_000.0
     ],
 )  # fmt: skip
 def test_scaling_decides(view: LoadView, replicas: int, reason: str) -> None:
-    decision, _ = decide_replicas(now=LATER, policy=policy(), view=view, state=LONG_AGO)
+    decision, _ = decide_by_in_flight(now=LATER, policy=policy(), view=view, state=LONG_AGO)
     assert (decision.replicas, decision.reason) == (replicas, reason), decision.message
 
 
@@ -99,7 +98,7 @@ def test_scaling_keeps_all_through_a_blackout_and_then_waits_a_whole_window() ->
     rounds += [(float(t), (busy(0),)) for t in range(960, 1400, 30)]
     for now, readings in rounds:
         view = load(*readings, replicas=replicas)
-        decision, state = decide_replicas(now=now, policy=policy(), view=view, state=state)
+        decision, state = decide_by_in_flight(now=now, policy=policy(), view=view, state=state)
         replicas = decision.replicas
         history.append((now, replicas, decision.reason))
     assert {count for now, count, _ in history if now < 930 + WINDOW} == {6}
@@ -112,23 +111,23 @@ def test_scaling_falls_only_to_the_most_that_was_wanted_in_the_window() -> None:
     wanted = [(0.0, 40.0), (100.0, 24.0), (200.0, 0.0), (299.0, 0.0)]
     for now, waiting in wanted:
         view = load(busy(0, waiting), replicas=replicas)
-        decision, state = decide_replicas(now=now, policy=policy(), view=view, state=state)
+        decision, state = decide_by_in_flight(now=now, policy=policy(), view=view, state=state)
         replicas = decision.replicas
     assert replicas == 5, "40 waiting at 0 s wanted five"
     view = load(busy(0), replicas=replicas)
-    decision, state = decide_replicas(now=350.0, policy=policy(), view=view, state=state)
+    decision, state = decide_by_in_flight(now=350.0, policy=policy(), view=view, state=state)
     assert decision.replicas == 3, "24 waiting at 100 s wanted three"
 
 
 def test_scaling_gives_nothing_up_when_it_has_just_begun_to_look() -> None:
     view = load(busy(0), replicas=4)
-    decision, _ = decide_replicas(now=100.0, policy=policy(), view=view, state=ScalingState(since=99.0))
+    decision, _ = decide_by_in_flight(now=100.0, policy=policy(), view=view, state=ScalingState(since=99.0))
     assert (decision.replicas, decision.reason) == (4, "ScaleDownDelayed")
 
 
 def test_scaling_uses_the_plan_when_an_engine_reports_no_limit() -> None:
     view = load(busy(20, most=0), planned_max_sequences=5)
-    decision, _ = decide_replicas(now=LATER, policy=policy(), view=view, state=LONG_AGO)
+    decision, _ = decide_by_in_flight(now=LATER, policy=policy(), view=view, state=LONG_AGO)
     assert decision.replicas == 5
 
 
@@ -152,7 +151,9 @@ def test_scaling_stays_within_bounds_whatever_is_reported(
     readings: list[Reading], replicas: int, low: int, more: int, in_rollout: bool
 ) -> None:
     view = load(*readings, replicas=replicas, in_rollout=in_rollout)
-    decision, state = decide_replicas(now=LATER, policy=policy(low, low + more), view=view, state=LONG_AGO)
+    decision, state = decide_by_in_flight(
+        now=LATER, policy=policy(low, low + more), view=view, state=LONG_AGO
+    )
     assert low <= decision.replicas <= low + more
     assert state.since >= 0.0
 
@@ -163,7 +164,7 @@ def test_scaling_grows_with_the_load(first: float, second: float, replicas: int)
 
     def wanted(running: float) -> int:
         view = load(busy(running), replicas=replicas)
-        return decide_replicas(now=LATER, policy=policy(), view=view, state=LONG_AGO)[0].replicas
+        return decide_by_in_flight(now=LATER, policy=policy(), view=view, state=LONG_AGO)[0].replicas
 
     assert wanted(low) <= wanted(high)
 
@@ -171,7 +172,7 @@ def test_scaling_grows_with_the_load(first: float, second: float, replicas: int)
 @given(st.integers(1, 8), st.floats(0, WINDOW - 1))
 def test_scaling_never_falls_within_the_window(replicas: int, age: float) -> None:
     view = load(busy(0), replicas=replicas)
-    decision, _ = decide_replicas(now=age, policy=policy(), view=view, state=ScalingState(since=0.0))
+    decision, _ = decide_by_in_flight(now=age, policy=policy(), view=view, state=ScalingState(since=0.0))
     assert decision.replicas == replicas
 
 

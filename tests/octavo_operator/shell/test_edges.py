@@ -17,7 +17,8 @@ import pytest
 from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
 from octavo_operator.decide.events import EventDraft
-from octavo_operator.decide.scaling import Sample, Unknown
+from octavo_operator.decide.scaling import Unknown
+from octavo_operator.decide.scaling.in_flight import Sample
 from octavo_operator.decide.target import Refusal
 from octavo_operator.shell.cache import Cache
 from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, PODS

@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
+from octavo_operator.api.spec import Autoscaling
+from octavo_operator.decide.scaling.decision import ScalingDecision
+from octavo_operator.decide.scaling.fixed import clamp
+from octavo_operator.decide.scaling.readings import Unknown
 
 TARGET_PERCENT: Final = 80
 """Share of its sequences that a replica is to be loaded to."""
@@ -28,13 +31,6 @@ class Sample:
     running: float
     waiting: float
     max_sequences: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """A pod that could not be read in this round, and why."""
-
-    reason: str
 
 
 Reading = Sample | Unknown
@@ -56,15 +52,6 @@ class LoadView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingDecision:
-    """How many, and why."""
-
-    replicas: int
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingState:
     """What was wanted lately: (time in seconds, replicas), oldest first."""
 
@@ -73,26 +60,7 @@ class ScalingState:
     wanted: tuple[tuple[float, int], ...] = ()
 
 
-def decide_fixed_replicas(spec: InferenceServiceSpec) -> ScalingDecision | None:
-    """The number where the operator does not choose it; None under mode SLO."""
-    policy = spec.autoscaling
-    if policy is None:
-        return ScalingDecision(
-            replicas=spec.replicas, reason="Static", message=f"spec.replicas is {spec.replicas}"
-        )
-    if policy.mode != "External":
-        return None
-    bounded = clamp(spec.replicas, policy)
-    held = "" if bounded == spec.replicas else f", held within {policy.min_replicas}…{policy.max_replicas}"
-    message = f"spec.replicas was set to {spec.replicas} through the scale subresource{held}"
-    return ScalingDecision(replicas=bounded, reason="External", message=message)
-
-
-def clamp(replicas: int, policy: Autoscaling) -> int:
-    return min(max(replicas, policy.min_replicas), policy.max_replicas)
-
-
-def decide_replicas(
+def decide_by_in_flight(
     *, now: float, policy: Autoscaling, view: LoadView, state: ScalingState
 ) -> tuple[ScalingDecision, ScalingState]:
     """Choose the replica count of one service under mode SLO.

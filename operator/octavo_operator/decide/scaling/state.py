@@ -1,0 +1,102 @@
+"""What the planner remembers of one service from round to round.
+
+The durable part is kept in a ConfigMap, so that a restarted operator decides as if it had never been away;
+the live part (last counters of each pod, the last half hour) is found again within a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from octavo.capacity import MEMORY_SHARE, ReplicaLimits
+from octavo.step_learning import LearnedCosts
+from octavo_operator.decide.scaling.decision import PastDecision
+from octavo_operator.decide.scaling.demand import DemandMemory
+from octavo_operator.decide.scaling.pressure import Pressure
+from octavo_operator.decide.scaling.readings import EngineReading
+from octavo_operator.decide.scaling.traffic import TrafficMemory
+
+LONGEST_GAP_SECONDS: Final = 120.0
+"""After a longer time without decisions, what was wanted in between is not known."""
+MAX_KINDS: Final = 8
+"""Kinds of replica whose costs are remembered."""
+MAX_RECENT: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveMemory:
+    """Lost with the process."""
+
+    last: Mapping[str, EngineReading] = field(default_factory=dict)
+    """By pod, what it said last."""
+    starting: Mapping[str, float] = field(default_factory=dict)
+    """Pods seen on their way, and when they were created."""
+    arrivals: tuple[tuple[float, float], ...] = ()
+    """(time, requests) of each round of the last minute."""
+    pressure: tuple[Pressure, ...] = ()
+    counted_since: float | None = None
+    """When rates began to be known."""
+    round_at: float | None = None
+    blind_rounds: int = 0
+    blind_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerState:
+    """Memory of one service."""
+
+    live: LiveMemory = field(default_factory=LiveMemory)
+    seen_at: float | None = None
+    """The latest decision."""
+    known_since: float | None = None
+    """From when on what was wanted is known without a gap; None before the first reading."""
+    wanted: tuple[tuple[float, int], ...] = ()
+    """(time, replicas), oldest first, without those that a later and higher one outlives."""
+    learned: Mapping[str, LearnedCosts] = field(default_factory=dict)
+    """By kind of replica, the latest used last."""
+    traffic: TrafficMemory = field(default_factory=TrafficMemory)
+    demand: DemandMemory = field(default_factory=DemandMemory)
+    limits: ReplicaLimits | None = None
+    step_tokens: float = 512.0
+    memory_share: float = MEMORY_SHARE
+    """η, which the brake lowers for a while."""
+    cold_starts: tuple[float, ...] = ()
+    changed_at: float | None = None
+    """The latest change of the number of replicas."""
+    lowered_at: float | None = None
+    braked_at: float | None = None
+    """When a brake last added a replica."""
+    relieved_at: float | None = None
+    """When the brake last lowered η."""
+    recent: tuple[PastDecision, ...] = ()
+    """Newest first."""
+
+
+def note_wanted(
+    wanted: tuple[tuple[float, int], ...], *, now: float, replicas: int, window: float
+) -> tuple[tuple[float, int], ...]:
+    """What the highest of the window can still be: later entries outlive earlier ones that are not higher.
+
+    >>> note_wanted(((0.0, 5), (10.0, 3), (20.0, 2)), now=30.0, replicas=3, window=300.0)
+    ((0.0, 5), (30.0, 3))
+    """
+    kept = tuple((at, count) for at, count in wanted if count > replicas and at >= now - window)
+    return (*kept, (now, replicas))
+
+
+def note_change(state: PlannerState, past: PastDecision, *, lowered: bool) -> PlannerState:
+    return replace(
+        state,
+        changed_at=past.at,
+        lowered_at=past.at if lowered else state.lowered_at,
+        recent=(past, *state.recent)[:MAX_RECENT],
+    )
+
+
+def resumed(state: PlannerState, *, now: float) -> PlannerState:
+    """After too long a gap the window of scale-down begins anew."""
+    if state.seen_at is None or now - state.seen_at <= LONGEST_GAP_SECONDS:
+        return state
+    return replace(state, known_since=None, wanted=())
