@@ -1,0 +1,93 @@
+"""Edits of a user's spec, as values: what going back to a revision or pinning its words would change.
+
+The operator itself never writes a spec; these are for people, who apply them with their own rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from octavo.errors import InvalidSpec
+from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.decide.intent import build_intent, hash_intent
+
+Patch = dict[str, Any]
+"""A JSON merge patch (RFC 7386): a null takes a field away."""
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Patch:
+    """The least patch that makes `before` into `after`.
+
+    >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 4}})
+    {'b': {'c': 4, 'd': None}}
+    """
+    patch: Patch = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        known = before.get(key)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            if inner := merge_patch(known, value):
+                patch[key] = inner
+        elif key not in before or known != value:
+            patch[key] = deepcopy(value)
+    return patch
+
+
+def apply_patch(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """`document` with the patch applied.
+
+    >>> apply_patch({"a": 1, "b": {"c": 2}}, {"a": None, "b": {"d": 3}})
+    {'b': {'c': 2, 'd': 3}}
+    """
+    merged = deepcopy(dict(document))
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            known = merged.get(key)
+            merged[key] = apply_patch(known if isinstance(known, Mapping) else {}, value)
+        else:
+            merged[key] = deepcopy(value)
+    return merged
+
+
+def changed_paths(patch: Mapping[str, Any], root: str = "spec") -> Iterator[str]:
+    """Every field that a patch sets or takes away.
+
+    >>> list(changed_paths({"model": {"revision": "v1"}, "accelerator": None}))
+    ['spec.model.revision', 'spec.accelerator']
+    """
+    for key, value in patch.items():
+        path = f"{root}.{key}"
+        if isinstance(value, Mapping) and value:
+            yield from changed_paths(value, path)
+        else:
+            yield path
+
+
+def plan_return(spec: Mapping[str, Any], stored_intent: Mapping[str, Any], *, wanted: str) -> Patch:
+    """The edit of `spec` after which it asks for the revision `wanted` again; empty if it does already.
+
+    Raises InvalidSpec if no edit of the hashed fields leads there.
+    """
+    now = build_intent(InferenceServiceSpec.model_validate(spec))
+    patch = merge_patch(now, stored_intent)
+    reached = hash_intent(build_intent(InferenceServiceSpec.model_validate(apply_patch(spec, patch))))
+    if reached != wanted:
+        raise InvalidSpec(
+            f"revision {wanted}: its stored words ask for {reached} under this version of the resource; take "
+            "the edit from Git instead"
+        )
+    return patch
+
+
+def plan_pin(spec: Mapping[str, Any], commit: str) -> Patch:
+    """The edit that replaces words that can move by what they stand for; empty if they are pinned already."""
+    pinned = {"revision": commit, "revisionPolicy": "RequirePinned"}
+    model = spec.get("model", {})
+    return (
+        {"model": merge_patch({key: model[key] for key in pinned if key in model}, pinned)}
+        if any(model.get(key) != value for key, value in pinned.items())
+        else {}
+    )

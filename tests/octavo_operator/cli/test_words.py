@@ -1,0 +1,166 @@
+"""What the commands print and choose, from bodies alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from octavo_operator.cli.diff_command import changes_between, effect_on_pods, line_of
+from octavo_operator.cli.revisions import HistoryLine, find_revision, history_lines, previous_good
+from octavo_operator.cli.service_words import describe, listed
+from octavo_operator.cli.status_command import exit_status
+from octavo_operator.desired.controller_revision import build_controller_revision
+from octavo_operator.desired.revision import revision_data
+from tests.octavo_operator.builders import COMMIT, OWNER, URI, make_revision, make_spec
+
+NOW = "2026-01-02T00:00:00Z"
+
+
+def service_body(status: dict[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": "prod",
+            "name": "chat",
+            "generation": 2,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": make_spec(**sections).model_dump(mode="json", by_alias=True, exclude_none=True),
+        "status": status or {},
+    }
+
+
+def revision_body(number: int, *, proven: str = "", **sections: Any) -> dict[str, Any]:
+    data = revision_data(make_revision(make_spec(**sections)))
+    return build_controller_revision(OWNER, data, number=number, proven_at=proven or None)
+
+
+def ready(status: str, *, reason: str = "Serving", generation: int = 2) -> dict[str, Any]:
+    return {
+        "observedGeneration": generation,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": status,
+                "reason": reason,
+                "message": "words",
+                "observedGeneration": generation,
+                "lastTransitionTime": "2026-01-01T23:00:00Z",
+            }
+        ],
+    }
+
+
+def stalled() -> dict[str, Any]:
+    status = ready("False", reason="InsufficientMemory")
+    status["conditions"].append({**status["conditions"][0], "type": "Stalled", "status": "True"})
+    return status
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        pytest.param(ready("True"), 0, id="ready"),
+        pytest.param(ready("False", reason="RolloutProgressing"), 1, id="on its way"),
+        pytest.param(ready("True", generation=1), 1, id="ready before the last edit"),
+        pytest.param({}, 1, id="never visited"),
+        pytest.param(stalled(), 3, id="stalled"),
+    ],
+)
+def test_exit_status_tells_how_the_service_does(status: dict[str, Any], code: int) -> None:
+    assert exit_status(service_body(status)) == code
+
+
+def test_description_says_what_is_wrong_and_since_when() -> None:
+    text = describe(service_body(stalled()), NOW)
+    assert "InsufficientMemory" in text
+    assert "60m" in text
+    assert f"{URI} at main" in text
+
+
+def test_description_of_an_older_edit_says_so() -> None:
+    assert "of an older edit" in describe(service_body(ready("True", generation=1)), NOW)
+
+
+def test_list_has_a_line_for_a_service_that_was_never_visited() -> None:
+    assert "prod       chat" in listed([service_body()], NOW)
+
+
+def test_history_tells_what_serves_and_what_was_good() -> None:
+    first, second = revision_body(1, proven=NOW), revision_body(2, model={"uri": URI, "revision": "v2"})
+    status = {
+        "currentRevision": first["data"]["hash"],
+        "updateRevision": second["data"]["hash"],
+        "lastKnownGood": {"revision": first["data"]["hash"]},
+    }
+    lines = history_lines(service_body(status), [first, second])
+    assert [(line.number, line.roles) for line in lines] == [
+        (1, ("serving", "last known good")),
+        (2, ("wanted",)),
+    ]
+    assert lines[0].commit == COMMIT
+
+
+def line(number: int, name: str, *, proven: str = "", roles: tuple[str, ...] = ()) -> HistoryLine:
+    return HistoryLine(
+        number=number,
+        hash=name,
+        words="",
+        commit="",
+        image="",
+        created_at="",
+        proven_at=proven,
+        roles=roles,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"), [("1", 1), ("2", 2), ("1aaaaaaaaa", 1), ("1aa", 1), ("9", None), ("", None)]
+)
+def test_revision_is_found_by_number_or_by_the_beginning_of_its_hash(wanted: str, number: int | None) -> None:
+    found = find_revision([line(1, "1aaaaaaaaa"), line(2, "2bbbbbbbbb")], wanted)
+    assert (found.number if found else None) == number
+
+
+def test_rollback_goes_to_what_serves_when_what_was_asked_for_never_did() -> None:
+    lines = [
+        line(1, "a", proven="2026-01-01T00:00:00Z", roles=("serving",)),
+        line(2, "b", proven="2026-01-02T00:00:00Z"),
+        line(3, "c", roles=("wanted",)),
+    ]
+    chosen = previous_good(lines, "c")
+    assert chosen is not None
+    assert chosen.hash == "a"
+
+
+def test_rollback_goes_to_the_good_one_before_when_the_asked_one_serves() -> None:
+    lines = [
+        line(1, "a", proven="2026-01-01T00:00:00Z"),
+        line(2, "b"),
+        line(3, "c", proven="2026-01-03T00:00:00Z", roles=("wanted", "serving")),
+    ]
+    chosen = previous_good(lines, "c")
+    assert chosen is not None
+    assert chosen.hash == "a"
+
+
+def test_rollback_has_nowhere_to_go_when_nothing_else_was_good() -> None:
+    assert previous_good([line(1, "a", proven=NOW), line(2, "b")], "a") is None
+
+
+def test_diff_names_each_field_before_and_after() -> None:
+    before, after = {"replicas": 1, "model": {"uri": URI}}, {"replicas": 2, "model": {"uri": URI, "x": "y"}}
+    assert list(map(line_of, changes_between(before, after))) == [
+        "spec.replicas: 1 → 2",
+        'spec.model.x: absent → "y"',
+    ]
+
+
+def test_diff_says_what_becomes_of_the_pods() -> None:
+    old, new = service_body(), service_body(model={"uri": URI, "revision": "v2"})
+    kept = history_lines(old, [revision_body(1, proven=NOW, model={"uri": URI, "revision": "v2"})])
+    assert "first ones" in effect_on_pods({}, old, [])
+    assert "none is restarted" in effect_on_pods(old, service_body(replicas=3), [])
+    assert "new revision" in effect_on_pods(old, new, [])
+    assert "revision 1" in effect_on_pods(old, new, kept)
+    assert COMMIT in effect_on_pods(old, new, kept)
