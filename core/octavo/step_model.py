@@ -80,6 +80,8 @@ class DeviceRates:
     bytes_per_second: float
     flops_per_second: float
     overhead_seconds: float = CPU_OVERHEAD_SECONDS
+    step_seconds: float = 0.0
+    """Of one token without context, where somebody measured it; more than a small model's bytes tell."""
 
     def __post_init__(self) -> None:
         for name in ("bytes_per_second", "flops_per_second"):
@@ -150,7 +152,9 @@ def prior_costs(work: ModelWork, rates: DeviceRates) -> StepCosts:
     """
     token = work.flops_per_token / rates.flops_per_second
     return StepCosts(
-        base_seconds=work.weights_bytes / rates.bytes_per_second + rates.overhead_seconds,
+        base_seconds=max(
+            work.weights_bytes / rates.bytes_per_second + rates.overhead_seconds, rates.step_seconds
+        ),
         prefill_token_seconds=token,
         # A model without a cache that grows (recurrent layers only) still has to be a positive cost.
         context_token_seconds=max(work.kv_bytes_per_token, 1.0) / rates.bytes_per_second,

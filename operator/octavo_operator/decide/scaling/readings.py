@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from octavo.step_model import DeviceRates
+from octavo.step_model import StepCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +59,8 @@ class EngineReading:
     max_step_tokens: float
     """M: the most tokens that one step computes."""
     draining: bool = False
-    tokens_left: float | None = None
-    """That the running sequences may still generate; None where the engine does not say."""
-    rates: DeviceRates | None = None
-    """What a CPU engine measured of its machine at start."""
+    prior: StepCosts | None = None
+    """From what a CPU engine measured of its machine at start; None where a table lists the device."""
     # counters
     arrived: float
     admitted: float

@@ -75,9 +75,8 @@ def choose_victims(pods: Iterable[ScaledPod], number: int, *, output_tokens: flo
 
 
 def _tokens_left(pod: ScaledPod, output_tokens: float) -> float:
+    """No engine knows when a sequence ends: each counts as a usual one."""
     reading = pod.reading
     if not isinstance(reading, EngineReading):
         return math.inf
-    if reading.tokens_left is not None:
-        return reading.tokens_left
     return (reading.running + reading.waiting) * output_tokens
