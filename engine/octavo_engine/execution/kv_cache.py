@@ -18,8 +18,10 @@ from torch import Tensor
 from octavo_engine.scheduling.kv_groups import KVCacheGroup
 
 
-def group_layers(windows: SequenceOf[int | None]) -> tuple[KVCacheGroup, ...]:
+def group_layers(windows: SequenceOf[int | None], *, chunked: bool = False) -> tuple[KVCacheGroup, ...]:
     """Divide layers, given each one's window, into groups of equal size (the last of a kind may be short).
+
+    `chunked` says of all windows that they stand side by side.
 
     >>> [group.layers for group in group_layers([16, None, 16, 16, None, 16])]
     [(0, 2), (3, 5), (1, 4)]
@@ -29,7 +31,11 @@ def group_layers(windows: SequenceOf[int | None]) -> tuple[KVCacheGroup, ...]:
         by_window.setdefault(window, []).append(layer)
     size = min(len(layers) for layers in by_window.values())
     return tuple(
-        KVCacheGroup(layers=tuple(layers[start : start + size]), window=window)
+        KVCacheGroup(
+            layers=tuple(layers[start : start + size]),
+            window=window,
+            chunked=chunked and window is not None,
+        )
         for window, layers in by_window.items()
         for start in range(0, len(layers), size)
     )

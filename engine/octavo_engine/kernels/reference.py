@@ -51,14 +51,14 @@ def build_attention_plan(
     decodes, prefills = layout.spans[:num_decodes], layout.spans[num_decodes:]
     return AttentionPlan(
         slot_mapping=torch.tensor(layout.slot_mapping, dtype=torch.int64, device=device),
-        decode=_plan_decodes(decodes, layout.window, block_size, dtype, device) if decodes else None,
-        prefills=tuple(_plan_prefill(span, layout.window, dtype, device) for span in prefills),
+        decode=_plan_decodes(decodes, layout, block_size, dtype, device) if decodes else None,
+        prefills=tuple(_plan_prefill(span, layout, dtype, device) for span in prefills),
     )
 
 
 def _plan_decodes(
     spans: tuple[SpanLayout, ...],
-    window: int | None,
+    layout: GroupLayout,
     block_size: int,
     dtype: torch.dtype,
     device: torch.device,
@@ -70,7 +70,9 @@ def _plan_decodes(
     lens = torch.tensor([span.context_len for span in spans], device=device).unsqueeze(1)  # [B, 1]
     index = torch.arange(width * block_size, device=device)  # [M * S]
     written = index < lens  # [B, M * S]
-    visible = (written if window is None else written & (index > lens - 1 - window))[:, :longest]
+    starts = torch.tensor([span.first_position for span in spans], device=device).unsqueeze(1)
+    seen = _seen(index + starts, lens - 1 + starts, layout)
+    visible = (written if seen is None else written & seen)[:, :longest]
     return GatherPlan(
         rows=slice(0, len(spans)),
         block_ids=torch.tensor(tables, dtype=torch.int64, device=device).flatten(),
@@ -82,15 +84,16 @@ def _plan_decodes(
 
 
 def _plan_prefill(
-    span: SpanLayout, window: int | None, dtype: torch.dtype, device: torch.device
+    span: SpanLayout, layout: GroupLayout, dtype: torch.dtype, device: torch.device
 ) -> GatherPlan:
     """One sequence's chunk: query row i stands at context index `context_len - num_new_tokens + i`."""
-    is_causal = window is None and span.context_len == span.num_new_tokens
+    is_causal = layout.window is None and span.context_len == span.num_new_tokens
     bias = None
     if not is_causal:
-        index = torch.arange(span.context_len, device=device)  # [C]
-        query = index[span.context_len - span.num_new_tokens :].unsqueeze(1)  # [T, 1]
-        visible = index <= query if window is None else (index <= query) & (index > query - window)
+        keys = torch.arange(span.context_len, device=device) + span.first_position  # [C]
+        queries = keys[span.context_len - span.num_new_tokens :].unsqueeze(1)  # [T, 1]
+        seen = _seen(keys, queries, layout)
+        visible = keys <= queries if seen is None else (keys <= queries) & seen
         bias = _bias(visible, dtype)[None, None]
     return GatherPlan(
         rows=slice(span.start, span.start + span.num_new_tokens),
@@ -100,6 +103,15 @@ def _plan_prefill(
         bias=bias,
         is_causal=is_causal,
     )
+
+
+def _seen(keys: Tensor, queries: Tensor, layout: GroupLayout) -> Tensor | None:
+    """Which positions lie not before the window of which query's position; None: all."""
+    if layout.window is None:
+        return None
+    if layout.chunked:
+        return keys >= queries - queries % layout.window
+    return keys > queries - layout.window
 
 
 def _indices_of(mask: Tensor) -> Tensor | None:

@@ -27,7 +27,7 @@ class SpanLayout:
     context_len: int
     """Tokens from `first_position` to the last new one, both included."""
     first_position: int
-    """Position of the first slot of the first block in `block_ids`; above 0 where a window slid."""
+    """Position of the first slot of the first block in `block_ids`; above 0 where a window moved on."""
     block_ids: tuple[int, ...]
 
 
@@ -36,6 +36,8 @@ class GroupLayout:
     """One KV-cache group's tables and slots in a step."""
 
     window: int | None
+    chunked: bool = False
+    """Whether windows stand side by side, as of `KVCacheGroup`."""
     slot_mapping: list[int]
     """For each row the slot that its key and value are written to."""
     spans: tuple[SpanLayout, ...]
@@ -131,7 +133,7 @@ def _group_layout(
                 block_ids=tuple(table[first_block : -(-stop // block_size)]),
             )
         )
-    return GroupLayout(window=group.window, slot_mapping=slots, spans=tuple(spans))
+    return GroupLayout(window=group.window, chunked=group.chunked, slot_mapping=slots, spans=tuple(spans))
 
 
 def _slots(table: SequenceOf[int], first: int, stop: int, block_size: int) -> list[int]:

@@ -1,7 +1,8 @@
 """Layers that share a block table, and what each kind of attention asks of its blocks.
 
 A *full* group keeps every block of a sequence. A *sliding* group needs only the tokens inside its
-window: blocks that the window has left are given back and their table entries become the null block.
+window, a *chunked* group (Llama-4) only those since the last multiple of its window: blocks before
+that are given back and their table entries become the null block.
 All groups draw equal blocks from one pool; each has its own block table per sequence.
 """
 
@@ -18,6 +19,20 @@ class KVCacheGroup:
     layers: tuple[int, ...]
     window: int | None = None
     """A token attends to itself and the `window - 1` tokens before it; None: to all."""
+    chunked: bool = False
+    """True: windows stand side by side and none slides; a token attends to those before it in its own."""
+
+    def first_visible(self, position: int) -> int:
+        """The first position that the token at `position` attends to.
+
+        >>> [KVCacheGroup(layers=(0,), window=16, chunked=True).first_visible(p) for p in (15, 16, 40)]
+        [0, 16, 32]
+        """
+        if self.window is None:
+            return 0
+        if self.chunked:
+            return position // self.window * self.window
+        return max(0, position - self.window + 1)
 
     def first_needed_block(self, num_computed_tokens: int, block_size: int) -> int:
         """Index of the first block that the next token still attends to.
@@ -27,9 +42,7 @@ class KVCacheGroup:
         >>> KVCacheGroup(layers=(0,), window=16).first_needed_block(40, 16)
         1
         """
-        if self.window is None:
-            return 0
-        return max(0, num_computed_tokens - self.window + 1) // block_size
+        return self.first_visible(num_computed_tokens) // block_size
 
     def max_blocks_held(self, num_tokens: int, *, block_size: int, max_chunk: int) -> int:
         """Most blocks a sequence of `num_tokens` holds at once, computed in chunks of `max_chunk`.
@@ -40,13 +53,15 @@ class KVCacheGroup:
         all_blocks = -(-num_tokens // block_size)
         if self.window is None:
             return all_blocks
-        return min(all_blocks, -(-(self.window - 1 + max_chunk) // block_size) + 1)
+        begins_with_a_block = self.chunked and self.window % block_size == 0
+        within = -(-(self.window - 1 + max_chunk) // block_size)
+        return min(all_blocks, within if begins_with_a_block else within + 1)
 
     def longest_hit(self, is_cached: Sequence[bool], limit: int, block_size: int) -> int:
         """Blocks, at most `limit`, after which a sequence can go on from cached blocks alone.
 
         `is_cached[i]` says whether block i is in the cache. A full group needs all blocks before
-        that point, a sliding one only those that its window still touches.
+        that point, the others only those that their window still touches.
         """
         best = run = 0
         for count, cached in enumerate(is_cached[:limit], start=1):

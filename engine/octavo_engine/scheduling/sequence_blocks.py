@@ -1,4 +1,4 @@
-"""The block tables of sequences: growing, sharing by cache hits, sliding, giving back.
+"""The block tables of sequences: growing, sharing by cache hits, moving on with windows, giving back.
 
 The scheduler decides who runs; this module does what that means for blocks, for every group alike.
 """
@@ -54,8 +54,12 @@ class SequenceBlocks:
             return self._no_hit(sequence)
         self._hash(sequence)
         found = [self._lookup(index, sequence, limit) for index in range(len(self._groups))]
-        flags = [[block_id != NULL_BLOCK for block_id in blocks] for blocks in found]
-        count = common_hit(self._groups, flags, limit=limit, block_size=self._block_size)
+        known = max(map(len, found))
+        flags = [
+            [index < len(blocks) and blocks[index] != NULL_BLOCK for index in range(known)]
+            for blocks in found
+        ]
+        count = common_hit(self._groups, flags, limit=known, block_size=self._block_size)
         tables = [
             self._without_passed(group, blocks[:count], count)
             for group, blocks in zip(self._groups, found, strict=True)
@@ -71,13 +75,19 @@ class SequenceBlocks:
         return CacheHit(num_tokens=0, tables=tuple(() for _ in self._groups), next_hash=None)
 
     def _lookup(self, group_index: int, sequence: Sequence, limit: int) -> list[int]:
-        """Cached blocks of one group, null where there is none; a full group's end at its first gap."""
+        """Cached blocks of one group, null where there is none; a full group's end at its first gap.
+
+        Nothing follows the last: what no group has was never computed, and is no hit though a window
+        that begins there needs nothing before it.
+        """
         found: list[int] = []
         for block_hash in sequence.block_hashes[:limit]:
             block_id = self._pool.lookup((group_index, block_hash))
             if block_id is None and self._groups[group_index].window is None:
                 break
             found.append(NULL_BLOCK if block_id is None else block_id)
+        while found and found[-1] == NULL_BLOCK:
+            found.pop()
         return found
 
     def _without_passed(self, group: KVCacheGroup, blocks: list[int], count: int) -> tuple[int, ...]:
@@ -140,7 +150,7 @@ class SequenceBlocks:
         sequence.num_registered_blocks = full
 
     def release_passed(self, sequence: Sequence) -> None:
-        """Give back the blocks that a sliding window has left behind."""
+        """Give back the blocks that a window, sliding or of finished chunks, has left behind."""
         for index, (group, table) in enumerate(zip(self._groups, sequence.block_tables, strict=True)):
             first = group.first_needed_block(sequence.num_computed_tokens, self._block_size)
             passed = range(sequence.num_released_blocks[index], min(first, len(table)))

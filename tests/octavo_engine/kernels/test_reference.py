@@ -12,12 +12,19 @@ from torch import Tensor
 
 from octavo_engine.kernels.reference import build_attention_plan, paged_attention, write_rows
 from octavo_engine.scheduling.batch_layout import GroupLayout, SpanLayout
+from tests.octavo_engine.scheduling.paged_memory import first_attended
 
 CPU = torch.device("cpu")
 
 
 def plain_attention(
-    query: Tensor, keys: Tensor, values: Tensor, *, window: int | None, softcap: float | None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    window: int | None,
+    chunked: bool,
+    softcap: float | None,
 ) -> Tensor:
     """[T, H, D] over all [C, K, D], written as the definition says; the queries are the last T."""
     num_new, num_heads, head_dim = query.shape
@@ -26,7 +33,7 @@ def plain_attention(
     out = torch.zeros_like(query)
     for row in range(num_new):
         position = keys.shape[0] - num_new + row
-        first = 0 if window is None else max(0, position - window + 1)
+        first = first_attended(position, window, chunked=chunked)
         for head in range(num_heads):
             scores = keys[first : position + 1, head] @ query[row, head] / math.sqrt(head_dim)
             if softcap is not None:
@@ -41,6 +48,7 @@ def plain_attention(
     heads=st.sampled_from([(2, 2), (4, 2), (6, 1)]),
     block_size=st.integers(1, 5),
     window=st.sampled_from([None, 1, 4, 11]),
+    chunked=st.booleans(),
     softcap=st.sampled_from([None, 3.0]),
     seed=st.integers(0, 1000),
 )
@@ -49,6 +57,7 @@ def test_paged_attention_is_plain_attention(
     heads: tuple[int, int],
     block_size: int,
     window: int | None,
+    chunked: bool,
     softcap: float | None,
     seed: int,
 ) -> None:
@@ -75,7 +84,7 @@ def test_paged_attention_is_plain_attention(
         past_values = torch.randn(past, num_kv_heads, head_dim, generator=generator)
         key_cache.view(-1, num_kv_heads, head_dim)[positions[:past]] = past_keys
         value_cache.view(-1, num_kv_heads, head_dim)[positions[:past]] = past_values
-        skipped = 0 if window is None else max(0, past - window + 1) // block_size
+        skipped = first_attended(past, window, chunked=chunked) // block_size
         layouts.append(
             SpanLayout(
                 start=start,
@@ -93,13 +102,14 @@ def test_paged_attention_is_plain_attention(
                 torch.cat((past_keys, new_keys[rows])),
                 torch.cat((past_values, new_values[rows])),
                 window=window,
+                chunked=chunked,
                 softcap=softcap,
             )
         )
         start += new
 
     plan = build_attention_plan(
-        GroupLayout(window=window, slot_mapping=slots, spans=tuple(layouts)),
+        GroupLayout(window=window, chunked=chunked, slot_mapping=slots, spans=tuple(layouts)),
         num_decodes=sum(new == 1 for new, _ in spans),
         block_size=block_size,
         dtype=torch.float32,

@@ -32,6 +32,13 @@ def next_token(text: SequenceOf[int], salt: str, adapter: str = "") -> int:
     return int.from_bytes(digest) % VOCABULARY
 
 
+def first_attended(position: int, window: int | None, *, chunked: bool = False) -> int:
+    """By definition: where what the token at `position` attends to begins."""
+    if window is None:
+        return 0
+    return position - position % window if chunked else max(0, position - window + 1)
+
+
 def continuation(prompt: SequenceOf[int], salt: str, count: int, adapter: str = "") -> list[int]:
     """What an undisturbed sequence generates."""
     text = list(prompt)
@@ -171,8 +178,8 @@ class SimulatedEngine:
                 size = self.scheduler.limits.block_size
                 last = item.sequence.num_computed_tokens + item.num_new_tokens - 1
                 assert last - span.first_position + 1 == span.context_len
-                first = 0 if group.window is None else item.sequence.num_computed_tokens - group.window + 1
-                for position in range(max(0, first), last + 1):
+                first = first_attended(item.sequence.num_computed_tokens, group.window, chunked=group.chunked)
+                for position in range(first, last + 1):
                     index = position - span.first_position
                     slot = span.block_ids[index // size] * size + index % size
                     expected = self._content(group_index, item, text_with_drafts(item)[: position + 1])

@@ -107,6 +107,42 @@ def test_blocks_that_a_window_left_are_given_back_while_the_sequence_runs() -> N
     assert engine.outputs["0"] == continuation([1] * 40, "", 8)
 
 
+def test_blocks_of_a_finished_chunk_are_given_back_while_the_sequence_runs() -> None:
+    chunked = KVCacheGroup(layers=(0,), window=8, chunked=True)
+    engine = simulated(num_blocks=8, budget=4, groups=(chunked,), caching=False)
+    engine.add([1] * 21, max_tokens=8)
+    held = []
+    while engine.scheduler.has_work():
+        engine.step()
+        held.append(engine.scheduler.pool.counts.referenced)
+    assert held == [1, 0, 1, 0, 1, 2, 2, 2, 0, 1, 1, 1, 0]
+    assert engine.outputs["0"] == continuation([1] * 21, "", 8)
+
+
+def test_prompt_goes_on_from_the_cache_though_its_finished_chunks_were_evicted() -> None:
+    chunked = KVCacheGroup(layers=(1,), window=8, chunked=True)
+    engine = simulated(num_blocks=9, budget=8, groups=(KVCacheGroup(layers=(0,)), chunked))
+    engine.add([1] * 16, max_tokens=1)
+    engine.run_until_idle()
+    engine.add([2] * 8, max_tokens=1)  # needs 4 blocks, and takes those of finished chunks first
+    engine.run_until_idle()
+    assert engine.scheduler.pool.counts.cached == 9
+    engine.add([1] * 16 + [3] * 3, max_tokens=2)
+    engine.run_until_idle()
+    assert engine.scheduler.counters.cached_prompt_tokens == 16
+    assert engine.outputs["2"] == continuation([1] * 16 + [3] * 3, "", 2)
+
+
+def test_text_that_was_never_computed_is_no_hit_where_a_chunk_begins() -> None:
+    """Though a model of chunked layers only could go on from there."""
+    engine = simulated(groups=(KVCacheGroup(layers=(0,), window=8, chunked=True),))
+    engine.add([1] * 12, max_tokens=1)
+    engine.run_until_idle()
+    engine.add([1] * 4 + [2] * 8, max_tokens=1)
+    engine.run_until_idle()
+    assert engine.scheduler.counters.cached_prompt_tokens == 4
+
+
 def test_running_sequence_is_counted_at_its_window_and_not_at_its_prompts_chunks() -> None:
     """Counted as if chunks of 40 were to come, each would hold 10 blocks: no two would run."""
     window = KVCacheGroup(layers=(0,), window=5)

@@ -18,12 +18,16 @@ from octavo_engine.scheduling.kv_groups import KVCacheGroup
 from tests.octavo_engine.scheduling.paged_memory import SimulatedEngine, build_scheduler, continuation
 
 FULL = KVCacheGroup(layers=(0,))
+CHUNKED = KVCacheGroup(layers=(1,), window=6, chunked=True)
 GROUPS = st.sampled_from(
     [
         (FULL,),
         (KVCacheGroup(layers=(0,), window=6),),
         (FULL, KVCacheGroup(layers=(1,), window=6)),
         (KVCacheGroup(layers=(0,), window=3), KVCacheGroup(layers=(1,), window=9), FULL),
+        (CHUNKED,),
+        (KVCacheGroup(layers=(0,), window=8, chunked=True), FULL),
+        (FULL, CHUNKED, KVCacheGroup(layers=(2,), window=6, chunked=True)),
     ]
 )
 TOKENS = st.integers(min_value=0, max_value=1)
@@ -119,11 +123,14 @@ class SchedulerMachine(RuleBasedStateMachine):
                 assert output == expected, f"request {name}"
 
 
+@pytest.mark.parametrize("chunked", [False, True], ids=["sliding", "chunked"])
 @pytest.mark.parametrize("drafts", [0, 4], ids=["plain", "drafting"])
 @pytest.mark.parametrize("caching", [True, False], ids=["cached", "uncached"])
-def test_scheduler_keeps_its_laws_over_many_random_requests(caching: bool, drafts: int) -> None:
+def test_scheduler_keeps_its_laws_over_many_random_requests(
+    caching: bool, drafts: int, chunked: bool
+) -> None:
     random = Random(5)
-    groups = (FULL, KVCacheGroup(layers=(1,), window=6))
+    groups = (FULL, KVCacheGroup(layers=(1,), window=6, chunked=chunked))
     engine = SimulatedEngine(
         build_scheduler(num_blocks=40, budget=12, groups=groups, caching=caching, drafts=drafts)
     )
