@@ -40,12 +40,17 @@ def save_tiny_model(directory: Path, config_class: str = "LlamaConfig", **change
     torch.manual_seed(0)
     config = getattr(transformers, config_class)(**{**TINY, **changes})
     model = transformers.AutoModelForCausalLM.from_config(config)
+    unsettle_norms(model)
+    model.save_pretrained(directory)
+    return directory
+
+
+def unsettle_norms(model: Any) -> None:
+    """Move norms and biases from the ones and zeros that they start as."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name or name.endswith("bias"):
                 parameter.add_(0.2 * torch.randn_like(parameter))
-    model.save_pretrained(directory)
-    return directory
 
 
 def save_repeating_model(directory: Path, *, vocab_size: int) -> Path:

@@ -128,7 +128,7 @@ def _is_sparse(fields: ConfigFields, index: int, num_layers: int, traits: Expert
         case "interleaved":
             listed = fields.integers("moe_layers")
             step = fields.integer_or("interleave_moe_layer_step", 1)
-            return index in listed if listed else bool(step) and (index + 1) % step == 0
+            return index in listed if listed is not None else bool(step) and (index + 1) % step == 0
         case "period":
             period = fields.integer_or("expert_layer_period", 1, least=1)
             return index % period == fields.integer_or("expert_layer_offset", 0)

@@ -48,7 +48,9 @@ def kv_cache_shape(config: EngineConfig, model: LoadedModel) -> KVCacheShape:
     decoder = model.decoder.config
     latent = decoder.latent
     return KVCacheShape(
-        groups=group_layers([layer.window for layer in decoder.layers]),
+        groups=group_layers(
+            [layer.window for layer in decoder.layers], chunked=decoder.family.chunked_windows
+        ),
         block_size=config.block_size,
         num_kv_heads=decoder.num_kv_heads if latent is None else 1,
         key_dim=decoder.head_dim if latent is None else latent.cached_dim,
@@ -179,7 +181,8 @@ def one_sequence_layout(shape: KVCacheShape, num_tokens: int, *, num_samples: in
         sample_rows=list(range(num_tokens - num_samples, num_tokens)),
         sampled=(),
         groups=tuple(
-            GroupLayout(window=group.window, slot_mapping=slots, spans=(span,)) for group in shape.groups
+            GroupLayout(window=group.window, chunked=group.chunked, slot_mapping=slots, spans=(span,))
+            for group in shape.groups
         ),
     )
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from octavo_engine.models.attention import Attend, GroupedQueryAttention
-from octavo_engine.models.decoder_config import DecoderConfig
+from octavo_engine.models.attention import Attend, GroupedQueryAttention, Placing
+from octavo_engine.models.decoder_config import DecoderConfig, QueryTemperature
 from octavo_engine.models.latent_attention import LatentAttention
 from octavo_engine.models.layers import GatedMLP, RMSNorm
 from octavo_engine.models.mixture import MixtureOfExperts
@@ -50,18 +50,32 @@ class Decoder:
         hidden = embedding(token_ids, self.embeddings)
         if self.embedding_scale is not None:
             hidden = hidden * self.embedding_scale
-        cos_sin = {config: rope.cos_sin(positions, hidden.dtype) for config, rope in self.ropes.items()}
+        placings = self._placings(positions, hidden.dtype)
         for index, layer in enumerate(self.layers):
-            rope = self.config.layers[index].rope
-            turn = None if rope is None else cos_sin[rope]
-            out = layer.attention(index, layer.input_norm(hidden), turn, attend)
+            placing = placings[self.config.layers[index].rope]
+            out = layer.attention(index, layer.input_norm(hidden), placing, attend)
             hidden = hidden + (out if layer.attention_out_norm is None else layer.attention_out_norm(out))
             out = layer.mlp(layer.mlp_norm(hidden))
             hidden = hidden + (out if layer.mlp_out_norm is None else layer.mlp_out_norm(out))
         return hidden
+
+    def _placings(self, positions: Tensor, dtype: torch.dtype) -> dict[RopeConfig | None, Placing]:
+        """For each rotary embedding, and for layers that have none."""
+        temperature = self.config.temperature
+        scale = None if temperature is None else query_scale(temperature, positions)
+        placings: dict[RopeConfig | None, Placing] = {None: Placing(turn=None, query_scale=scale)}
+        for config, rope in self.ropes.items():
+            placings[config] = Placing(turn=rope.cos_sin(positions, dtype))
+        return placings
 
     def logits(self, hidden: Tensor) -> Tensor:  # [R, E] -> [R, V] float32
         """Scores of the next token for some rows."""
         scores = torch.nn.functional.linear(self.final_norm(hidden), self.head).to(torch.float32)
         cap = self.config.logits_softcap
         return scores if cap is None else cap * torch.tanh(scores / cap)
+
+
+def query_scale(temperature: QueryTemperature, positions: Tensor) -> Tensor:  # [T] -> [T, 1, 1] float32
+    """One, and with each further `floor` tokens a little more."""
+    spans = torch.floor((positions.to(torch.float32) + 1.0) / temperature.floor)
+    return (torch.log1p(spans) * temperature.strength + 1.0).view(-1, 1, 1)

@@ -1,6 +1,7 @@
 """Mixtures of experts, read from a configuration: which layers have one, and how it routes.
 
-A router scores all experts by a softmax, the best few compute, and their outputs are summed by weight.
+A router scores all experts, by a softmax or (Llama-4) each by itself; the best few compute, and their
+outputs are summed by weight, or (Llama-4) their inputs are weighted and the outputs summed.
 Sources: Mixtral, arXiv 2401.04088; DeepSeek-V2, arXiv 2405.04434; the model classes of `transformers`.
 """
 
@@ -28,6 +29,15 @@ class ExpertFamily:
     normalized: bool | None = None
     """Whether the chosen weights are made to sum to one; None: as `norm_topk_prob` says."""
     float32_router: bool = False
+    router: str = "gate"
+    shared: str = "shared_experts"
+    """Name of the MLP that computes every token besides."""
+    always_shared: bool = False
+    """There is one, as wide as an expert, though no field says so."""
+    weighs_inputs: bool = False
+    """The sigmoid of a chosen expert's score scales what goes into it."""
+    transposed: bool = False
+    """Checkpoints hold all experts of a layer in two tensors, each matrix `in x out`."""
 
 
 MIXTRAL: Final = ExpertFamily(
@@ -56,6 +66,20 @@ DEEPSEEK_V2: Final = ExpertFamily(
     down="down_proj",
     normalized=False,
     float32_router=True,
+)
+LLAMA4: Final = ExpertFamily(
+    count_fields=("num_local_experts",),
+    inner_size_field="intermediate_size",
+    module="feed_forward",
+    gate="gate_proj",
+    up="up_proj",
+    down="down_proj",
+    normalized=False,
+    router="router",
+    shared="shared_expert",
+    always_shared=True,
+    weighs_inputs=True,
+    transposed=True,
 )
 
 
@@ -108,7 +132,7 @@ def _parse_mixture(fields: ConfigFields, family: ExpertFamily) -> ExpertsConfig:
         normalized=_normalized(fields, family),
         scale=fields.number("routed_scaling_factor", 1.0),
         groups=_parse_groups(fields, count, chosen),
-        shared_size=inner * fields.integer("n_shared_experts", 0, least=0),
+        shared_size=inner * (fields.integer("n_shared_experts", int(family.always_shared), least=0)),
     )
 
 
@@ -151,11 +175,18 @@ def _count(fields: ConfigFields, family: ExpertFamily) -> int:
 
 
 def _is_sparse(fields: ConfigFields, index: int) -> bool:
-    """Qwen3-MoE may have every second layer sparse, or some by number dense; DeepSeek's first are dense."""
+    """Qwen3-MoE may have every second layer sparse, or some by number dense; DeepSeek's first are dense.
+
+    Llama-4 lists those that are sparse, or says that every so-manieth is.
+    """
+    sparse = fields.sequence("moe_layers")
+    if sparse is not None:
+        return index in sparse
     dense = fields.sequence("mlp_only_layers") or []
     return (
         index not in dense
         and (index + 1) % fields.integer("decoder_sparse_step", 1) == 0
         and index >= fields.integer("first_k_dense_replace", 0, least=0)
         and index % fields.integer("moe_layer_freq", 1) == 0
+        and (index + 1) % fields.integer("interleave_moe_layer_step", 1) == 0
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo_engine.models.attention import Attend, CosSin
+from octavo_engine.models.attention import Attend, Placing
 from octavo_engine.models.latent_config import LatentConfig
 from octavo_engine.models.layers import Linear, RMSNorm
 from octavo_engine.models.rope import rotate
@@ -49,14 +49,14 @@ class LatentAttention:
     value_up: Tensor  # [H, L, V]
     output: Linear
 
-    def __call__(self, layer: int, x: Tensor, turn: CosSin | None, attend: Attend) -> Tensor:
-        """[T, E] -> [T, E]; `turn` None leaves positions out."""
+    def __call__(self, layer: int, x: Tensor, placing: Placing, attend: Attend) -> Tensor:
+        """[T, E] -> [T, E]."""
         widths = self.config
         query = self.query(x).view(x.shape[0], self.num_heads, widths.query_dim)
         plain, turned = torch.split(query, [widths.plain_dim, widths.rope_dim], dim=-1)
         latent, key = torch.split(self.down(x).unsqueeze(1), [widths.latent_dim, widths.rope_dim], dim=-1)
-        if turn is not None:
-            turned, key = rotate(turned, *turn), rotate(key, *turn)
+        if placing.turn is not None:
+            turned, key = rotate(turned, *placing.turn), rotate(key, *placing.turn)
         absorbed = torch.bmm(plain.transpose(0, 1), self.key_up).transpose(0, 1)  # [T, H, L]
         attended = attend(
             layer,

@@ -1,18 +1,14 @@
-"""Builds latent attention from stored tensors.
-
-Checkpoints pair neighbouring dimensions for rotation, this engine the two halves of a head. Queries and
-keys meet only in their product, so that reordering both alike when they are loaded changes nothing.
-"""
+"""Builds latent attention from stored tensors."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from octavo_engine.models.decoder_config import DecoderConfig
 from octavo_engine.models.latent_attention import CompressedQuery, LatentAttention
 from octavo_engine.models.latent_config import LATENT_NORM_EPS, LatentConfig
 from octavo_engine.models.layers import Linear
+from octavo_engine.models.neighbours import pair_halves
 from octavo_engine.models.tensor_reading import TensorReader
 
 
@@ -32,7 +28,7 @@ def load_latent_attention(
         config=latent,
         num_heads=config.num_heads,
         query=_query(reader, config, latent, prefix),
-        down=_reorder(down, latent.rope_dim, heads=1),
+        down=pair_halves(down, latent.cached_dim, latent.rope_dim, heads=1),
         latent_norm=reader.norm(prefix + "kv_a_layernorm", latent.latent_dim, eps=LATENT_NORM_EPS),
         key_up=key_up.contiguous(),
         value_up=value_up.transpose(1, 2).contiguous(),
@@ -46,27 +42,10 @@ def _query(
     size, rank = config.num_heads * latent.query_dim, latent.query_rank
     if rank is None:
         plain = reader.linear([(prefix + "q_proj", size)], config.hidden_size, bias=False)
-        return _reorder(plain, latent.rope_dim, heads=config.num_heads)
+        return pair_halves(plain, latent.query_dim, latent.rope_dim, heads=config.num_heads)
     up = reader.linear([(prefix + "q_b_proj", size)], rank, bias=False)
     return CompressedQuery(
         down=reader.linear([(prefix + "q_a_proj", rank)], config.hidden_size, bias=config.output_bias),
         norm=reader.norm(prefix + "q_a_layernorm", rank, eps=LATENT_NORM_EPS),
-        up=_reorder(up, latent.rope_dim, heads=config.num_heads),
+        up=pair_halves(up, latent.query_dim, latent.rope_dim, heads=config.num_heads),
     )
-
-
-def _reorder(stored: Linear, rope_dim: int, *, heads: int) -> Linear:
-    """Bring the last `rope_dim` outputs of each head from neighbours paired to halves paired."""
-    index = halves_of_neighbours(stored.weight.shape[0] // heads, rope_dim)
-    rows = torch.cat([index + head * len(index) for head in range(heads)]).to(stored.weight.device)
-    return Linear(stored.weight[rows], None if stored.bias is None else stored.bias[rows])
-
-
-def halves_of_neighbours(head_dim: int, rope_dim: int) -> Tensor:
-    """Order of a head's dimensions in which rotated ones, its last, are paired across two halves.
-
-    >>> halves_of_neighbours(6, 4).tolist()
-    [0, 1, 2, 4, 3, 5]
-    """
-    plain, turned = torch.arange(head_dim - rope_dim), torch.arange(head_dim - rope_dim, head_dim)
-    return torch.cat((plain, turned[0::2], turned[1::2]))

@@ -48,6 +48,18 @@ class RMSNorm:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainNorm:
+    """Root-mean-square norm without weights."""
+
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Normalize in float32."""
+        wide = x.to(torch.float32)
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)).to(x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class GatedMLP:
     """`down(activation(gate(x)) * up(x))`, gate and up in one projection."""
 

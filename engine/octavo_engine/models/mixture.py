@@ -36,6 +36,19 @@ class Router:
         return weights * self.scale, experts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigmoidRouter:
+    """Scores each expert for each token by itself."""
+
+    weight: Tensor  # [X, E]
+    num_chosen: int
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:  # [T, E] -> weights [T, C], experts [T, C]
+        """Choose the best experts of each token, and how much each gets of it."""
+        scores, experts = torch.topk(linear(x, self.weight), self.num_chosen, dim=-1)
+        return torch.sigmoid(scores.to(torch.float32)).to(x.dtype), experts
+
+
 def _within_best_groups(scores: Tensor, groups: ExpertGroups) -> Tensor:  # [T, X] -> [T, X]
     """Scores of zero outside of the groups that hold the best experts."""
     grouped = scores.view(scores.shape[0], groups.count, -1)
@@ -48,10 +61,12 @@ def _within_best_groups(scores: Tensor, groups: ExpertGroups) -> Tensor:  # [T, 
 class MixtureOfExperts:
     """Takes the place of a layer's MLP."""
 
-    router: Router
+    router: Router | SigmoidRouter
     experts: tuple[GatedMLP, ...]
     shared: GatedMLP | None
     """Computes every token besides."""
+    weighs_inputs: bool
+    """A token is scaled by its weight before the expert computes it, not after."""
 
     def __call__(self, x: Tensor) -> Tensor:  # [T, E] -> [T, E]
         """Sort the (token, expert) pairs by expert, so that each expert computes its tokens at once.
@@ -66,5 +81,8 @@ class MixtureOfExperts:
         parts = zip(self.experts, torch.split(rows, counts), torch.split(weights, counts), strict=True)
         for expert, part, share in parts:
             if part.numel():
-                out.index_add_(0, part, (expert(x[part]) * share).to(out.dtype))
+                out.index_add_(0, part, self._weighed(expert, x[part], share).to(out.dtype))
         return out
+
+    def _weighed(self, expert: GatedMLP, x: Tensor, share: Tensor) -> Tensor:
+        return expert(x * share) if self.weighs_inputs else expert(x) * share

@@ -10,6 +10,7 @@ from octavo_engine.gguf_file import GGUFFile, find_gguf
 from octavo_engine.models.gguf_config import read_gguf_config
 from octavo_engine.models.gguf_weights import GGUFWeights
 from octavo_engine.models.loading import read_model_json
+from octavo_engine.models.nested_text import TextWeights
 from octavo_engine.models.weight_files import WeightFiles, WeightSource
 
 
@@ -30,7 +31,7 @@ def open_model(path: Path) -> ModelSource:
         return ModelSource(
             config=read_model_json(path, "config.json", required=True),
             folder=path,
-            open_weights=lambda: WeightFiles.of_model(path),
+            open_weights=lambda: TextWeights(WeightFiles.of_model(path)),
         )
     file = GGUFFile(gguf_path)
     return ModelSource(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.models.loading import read_model_json
+from octavo_engine.models.nested_text import text_config
 
 
 def read_num_token_ids(model_dir: Path, *, vocab_size: int) -> int:
@@ -28,7 +29,12 @@ def read_num_token_ids(model_dir: Path, *, vocab_size: int) -> int:
 def read_eos_token_ids(model_dir: Path, config: Mapping[str, object]) -> frozenset[int]:
     """Ids that end a text: those of `generation_config.json`, or else those of `config.json`."""
     generation = read_model_json(model_dir, "generation_config.json", required=False)
-    for name, source in (("generation_config.json", generation), ("config.json", config)):
+    sources = (
+        ("generation_config.json", generation),
+        ("config.json", config),
+        ("config.json's text_config", text_config(config)),
+    )
+    for name, source in sources:
         stated = source.get("eos_token_id")
         if stated is None:
             continue

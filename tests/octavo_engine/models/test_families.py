@@ -52,6 +52,16 @@ LATENT = {
     "moe_intermediate_size": 32,
     "first_k_dense_replace": 1,
 }
+LLAMA4 = {
+    "head_dim": 16,
+    "intermediate_size": 48,
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 4,
+    "interleave_moe_layer_step": 2,
+    "attention_chunk_size": 20,
+    "floor_scale": 16,
+    "attn_scale": 0.5,
+}
 
 CASES = [
     pytest.param("LlamaConfig", {}, id="llama"),
@@ -111,6 +121,26 @@ CASES = [
         "Phi3Config",
         {"rope_parameters": LONG_ROPE, "original_max_position_embeddings": 512},
         id="phi3 long rope, short factors",
+    ),
+    pytest.param("Llama4TextConfig", LLAMA4, id="llama4"),
+    pytest.param(
+        "Llama4TextConfig",
+        {
+            **LLAMA4,
+            "num_experts_per_tok": 2,
+            "moe_layers": [0, 1, 3],
+            "no_rope_layers": [0, 1, 1, 1],
+            "use_qk_norm": False,
+            "attn_temperature_tuning": False,
+            "attention_bias": True,
+            "attention_chunk_size": 16,
+        },
+        id="llama4 without norms, two experts, biases, chunks of a block",
+    ),
+    pytest.param(
+        "Llama4TextConfig",
+        {**LLAMA4, "no_rope_layers": [1, 1, 1, 1]},
+        id="llama4, all layers in chunks",
     ),
     pytest.param(
         "Gemma2Config",

@@ -17,7 +17,7 @@ from octavo_engine.execution.kv_cache import KVCache, KVCacheShape, group_layers
 from octavo_engine.models.decoder_config import parse_decoder_config
 from octavo_engine.models.experts_config import ExpertGroups
 from octavo_engine.models.mixture import Router
-from tests.octavo_engine.models.test_families import LATENT, QWEN3_EXPERTS
+from tests.octavo_engine.models.test_families import LATENT, LLAMA4, QWEN3_EXPERTS
 from tests.octavo_engine.oracle import load_engine, save_tiny_model
 
 DEEPSEEK_V2_LITE: dict[str, Any] = {
@@ -82,6 +82,7 @@ def test_published_configuration_is_read() -> None:
         pytest.param("LlamaConfig", {}, id="llama"),
         pytest.param("Qwen3MoeConfig", QWEN3_EXPERTS, id="qwen3 moe"),
         pytest.param("DeepseekV2Config", LATENT, id="deepseek v2"),
+        pytest.param("Llama4TextConfig", LLAMA4, id="llama4"),
         pytest.param(
             "Gemma2Config", {"head_dim": 16, "sliding_window": 20, "query_pre_attn_scalar": 16}, id="gemma2"
         ),
