@@ -160,6 +160,8 @@ KV_BYTES_PER_TOKEN: Final = "octavo_kv_bytes_per_token"
 """Of all layers."""
 WEIGHT_BYTES: Final = "octavo_weight_bytes"
 MAX_SEQUENCES: Final = "octavo_max_sequences"
+MAX_MODEL_LEN: Final = "octavo_max_model_len"
+"""Prompt and output together, lowered to what the pool holds."""
 MAX_BATCHED_TOKENS: Final = "octavo_max_batched_tokens"
 """The token budget of a step."""
 
@@ -180,4 +182,8 @@ DRAINING: Final = "octavo_draining"
 TTFT_SECONDS: Final = "octavo_ttft_seconds"
 TPOT_SECONDS: Final = "octavo_request_tpot_seconds"
 ENGINE_INFO: Final = "octavo_engine_info"
-"""Labels `revision` (the commit), `manifest_digest`, `device`, `dtype`, `kernel_path`, `version`."""
+"""Labels `revision` (the commit), `manifest_digest`, `device`, `dtype`, `kv_dtype`, `kernel_path` and
+`version`."""
+KERNEL_LAYERS: Final = "octavo_kernel_layers"
+"""Labels `kind` (of layer), `path` (of kernels) and `reason` (empty where there are no faster ones); the
+value is the number of such layers. A quiet fallback shows as a path that is not the expected one."""

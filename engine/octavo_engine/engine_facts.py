@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LayerKernels:
+    """By which kernels one kind of layer is computed."""
+
+    kind: str
+    num_layers: int
+    path: str
+    reason: str
+    """Why by these and not by faster ones; empty where there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSpeed:
     """How fast this processor is for this model: sustained, so that a CPU quota's pauses are in it."""
 
@@ -22,7 +33,8 @@ class EngineFacts:
     device: str
     dtype: str
     kv_dtype: str
-    kernel_path: str
+    kernels: tuple[LayerKernels, ...]
+    """For each kind of layer in the model."""
     block_size: int
     block_bytes: int
     num_kv_blocks: int
@@ -39,6 +51,9 @@ class EngineFacts:
     max_num_seqs: int
     max_num_batched_tokens: int
     """The token budget of a step."""
+    max_waiting: int
+    prefix_caching: bool
+    speculative_ngram: int
     kv_bytes_per_token: int
     """Of all layers."""
     weights_bytes: int
@@ -53,6 +68,11 @@ class EngineFacts:
     """Kept free for adapters, all of the highest rank."""
     speed: MeasuredSpeed | None = None
     """None where a table knows the device."""
+
+    @property
+    def kernel_path(self) -> str:
+        """All paths that layers are computed by; one, unless some kinds fall back."""
+        return "+".join(sorted({kernels.path for kernels in self.kernels}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help=f"tokens in one block (default {DEFAULT_BLOCK_SIZE})",
     )
-    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="(default: table)")
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:

@@ -14,11 +14,15 @@ SUMMARY: Final = "Fetch a model's files at one commit and verify their digests (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """All three are needed: nothing is guessed about what is served."""
-    parser.add_argument(contract.FLAG_FETCH_URI, required=True, metavar="hf://ORG/NAME")
+    parser.add_argument(
+        contract.FLAG_FETCH_URI, required=True, metavar="hf://ORG/NAME", help="the repository on the hub"
+    )
     parser.add_argument(
         contract.FLAG_FETCH_REVISION, required=True, metavar="COMMIT", help="40 hex digits; no branch or tag"
     )
-    parser.add_argument(contract.FLAG_FETCH_TO, required=True, type=Path, metavar="DIR")
+    parser.add_argument(
+        contract.FLAG_FETCH_TO, required=True, type=Path, metavar="DIR", help="made if it is not there"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -17,7 +17,9 @@ SUMMARY: Final = (
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Words in, numbers out."""
-    parser.add_argument(contract.FLAG_FETCH_URI, required=True, metavar="hf://ORG/NAME")
+    parser.add_argument(
+        contract.FLAG_FETCH_URI, required=True, metavar="hf://ORG/NAME", help="the repository on the hub"
+    )
     parser.add_argument(
         contract.FLAG_FETCH_REVISION, default="main", metavar="REVISION", help="branch, tag or commit (main)"
     )

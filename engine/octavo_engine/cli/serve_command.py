@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from octavo_engine.fetching.manifest import Manifest
     from octavo_engine.server.engine_port import Engine
     from octavo_engine.server.process import ServeOptions
+    from octavo_engine.what_runs import Identity
 
 NAME: Final = "serve"
 SUMMARY: Final = "Serve the model in a folder over the OpenAI API."
@@ -27,6 +28,7 @@ SUMMARY: Final = "Serve the model in a folder over the OpenAI API."
 SPARE_ADAPTERS: Final = 4
 """That room is kept for where clients may load some."""
 
+API_KEY_VARIABLE: Final = "OCTAVO_API_KEY"
 UNITS: Final = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "K": 10**3, "M": 10**6, "G": 10**9}
 
 logger = logging.getLogger("octavo_engine.serve")
@@ -37,6 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     add_memory_flags(parser)
     _add_server_flags(parser)
+    _add_access_flags(parser)
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +117,10 @@ def add_memory_flags(parser: argparse.ArgumentParser) -> None:
         contract.FLAG_BLOCK_SIZE, type=int, default=16, metavar="TOKENS", help="in one block (default: 16)"
     )
     group.add_argument(
-        contract.FLAG_KV_CACHE_DTYPE, choices=("auto", "float32", "bf16", "fp16"), default="auto"
+        contract.FLAG_KV_CACHE_DTYPE,
+        choices=("auto", "float32", "bf16", "fp16"),
+        default="auto",
+        help="of the KV cache (default auto: that of the activations)",
     )
     group.add_argument(
         contract.FLAG_PLANNED_KV_BLOCKS, type=int, metavar="N", help="allocate at most so many blocks"
@@ -151,6 +157,24 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="S",
         help="then: let running requests finish for so long (default: 30)",
+    )
+
+
+def _add_access_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("clients")
+    group.add_argument(
+        "--api-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="ask for this key; may be repeated. Other users of the machine see flags: "
+        f"{API_KEY_VARIABLE}, keys separated by commas, does the same",
+    )
+    group.add_argument(
+        "--log-requests",
+        choices=("off", "summary", "prompts"),
+        default="summary",
+        help="a line for each request: none, counts and times (default), or also the prompts",
     )
 
 
@@ -247,24 +271,35 @@ def _max_adapters(arguments: argparse.Namespace) -> int:
 def _serve_options(
     arguments: argparse.Namespace, config: EngineConfig, manifest: Manifest | None
 ) -> ServeOptions:
+    from octavo_engine.server.access import parse_keys
     from octavo_engine.server.lifecycle import DrainTimes
-    from octavo_engine.server.metrics import Identity
     from octavo_engine.server.process import ServeOptions
 
-    identity = Identity(
-        model_name=config.served_model_name,
-        revision=config.revision,
-        manifest_digest=manifest.digest if manifest is not None else "",
-        version=package_version(),
-    )
     return ServeOptions(
         model_dir=arguments.model,
-        identity=identity,
+        identity=identity_of(config, manifest),
+        api_keys=parse_keys(arguments.api_key, os.environ.get(API_KEY_VARIABLE, "")),
+        log_requests=arguments.log_requests,
         max_open=config.max_num_seqs + config.max_waiting,
         allow_runtime_adapters=arguments.allow_runtime_lora,
         drain=DrainTimes(
             accept_seconds=arguments.drain_accept_seconds, shutdown_seconds=arguments.shutdown_timeout
         ),
+    )
+
+
+def identity_of(config: EngineConfig, manifest: Manifest | None) -> Identity:
+    """Name and commit, and the files as the folder's record has them."""
+    from octavo_engine.what_runs import Identity, ServedFile
+
+    files = () if manifest is None else manifest.files
+    return Identity(
+        model_name=config.served_model_name,
+        revision=config.revision,
+        manifest_digest="" if manifest is None else manifest.digest,
+        version=package_version(),
+        repository="" if manifest is None else manifest.repository,
+        files=tuple(ServedFile(path=file.path, size=file.size, digest=file.digest) for file in files),
     )
 
 

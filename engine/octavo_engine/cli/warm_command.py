@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Final
 from octavo import engine_contract as contract
 from octavo.errors import OctavoError
 from octavo_engine.cli.loading_progress import LoadingProgress
-from octavo_engine.cli.serve_command import add_memory_flags, add_model_flags, engine_config, open_folder
+from octavo_engine.cli.serve_command import (
+    add_memory_flags,
+    add_model_flags,
+    engine_config,
+    identity_of,
+    open_folder,
+)
 
 if TYPE_CHECKING:
     from octavo_engine.llm_engine import LLMEngine
@@ -47,27 +53,13 @@ def run(arguments: argparse.Namespace) -> None:
         _fetch(arguments)
     manifest = open_folder(arguments.model, arguments.revision)
     from octavo_engine.llm_engine import LLMEngine
+    from octavo_engine.what_runs import what_runs
 
     config = engine_config(arguments, manifest)
     engine = LLMEngine.load(config, progress=LoadingProgress(sys.stderr))
     token_id = first_token(engine)
-    facts = engine.facts
-    print(
-        json.dumps(
-            {
-                "model": config.served_model_name,
-                "revision": config.revision,
-                "manifest_digest": "" if manifest is None else manifest.digest,
-                "device": facts.device,
-                "dtype": facts.dtype,
-                "kernel_path": facts.kernel_path,
-                "num_kv_blocks": facts.num_kv_blocks,
-                "max_model_len": facts.max_model_len,
-                "token_id": token_id,
-                "seconds": round(time.monotonic() - started, 2),
-            }
-        )
-    )
+    record = what_runs(identity_of(config, manifest), engine.facts)
+    print(json.dumps({**record, "token_id": token_id, "seconds": round(time.monotonic() - started, 2)}))
 
 
 def _fetch(arguments: argparse.Namespace) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import torch
 
 from octavo_engine.config import EngineConfig
-from octavo_engine.engine_facts import EngineFacts
+from octavo_engine.engine_facts import EngineFacts, LayerKernels
 from octavo_engine.execution.cache_sizing import BlockCount
 from octavo_engine.execution.kv_cache import KVCacheShape
 from octavo_engine.execution.loaded_model import LoadedModel
 from octavo_engine.kernels import reference
+from octavo_engine.models.decoder_config import DecoderConfig, LayerConfig
 
 
 def settle_facts(
@@ -26,7 +29,7 @@ def settle_facts(
         device=config.device,
         dtype=_name(model.dtype),
         kv_dtype=_name(model.kv_dtype),
-        kernel_path=reference.NAME,
+        kernels=_kernels(model.decoder.config),
         block_size=config.block_size,
         block_bytes=shape.block_bytes,
         num_kv_blocks=count.num_blocks,
@@ -38,6 +41,9 @@ def settle_facts(
         max_model_len=min(model.declared_model_len, capacity_tokens),
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
+        max_waiting=config.max_waiting,
+        prefix_caching=config.enable_prefix_caching,
+        speculative_ngram=config.speculative_ngram,
         kv_bytes_per_token=shape.block_bytes * len(shape.groups) // shape.block_size,
         weights_bytes=model.weights_bytes,
         memory_limit_bytes=limit_bytes,
@@ -47,6 +53,21 @@ def settle_facts(
         revision=config.revision,
         max_adapters=config.max_adapters,
     )
+
+
+def _kernels(config: DecoderConfig) -> tuple[LayerKernels, ...]:
+    """Attention and feed-forward part of each layer, counted by kind."""
+    kinds = Counter(kind for layer in config.layers for kind in _kinds(config, layer))
+    return tuple(
+        LayerKernels(kind=kind, num_layers=count, path=reference.NAME, reason=reference.REASON)
+        for kind, count in sorted(kinds.items())
+    )
+
+
+def _kinds(config: DecoderConfig, layer: LayerConfig) -> tuple[str, str]:
+    span = "full" if layer.window is None else "sliding"
+    attention = "latent" if config.latent is not None else span
+    return f"{attention} attention", "dense MLP" if layer.experts is None else "experts"
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -19,6 +19,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from octavo_engine.scheduling.batch_layout import GroupLayout, SpanLayout
 
 NAME: Final = "torch-reference"
+REASON: Final = "this version has no compiled kernels"
+"""Why an engine computes by these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

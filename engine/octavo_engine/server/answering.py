@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
-from octavo_engine.server.choices import AnswerFailed, Choice, Delta, Whole, count_usage, deltas
+from octavo_engine.server.choices import AnswerFailed, Choice, Delta, Usage, Whole, count_usage, deltas
 from octavo_engine.server.formats import AnswerFormat, Json
 from octavo_engine.server.openai_errors import ApiError, error_body
 from octavo_engine.server.submissions import Submission
@@ -32,7 +32,11 @@ class Answer:
 
     def usage(self) -> Json:
         """Token counts so far."""
-        return count_usage(self.choices, self.choices_per_prompt).as_json()
+        return self.counts().as_json()
+
+    def counts(self) -> Usage:
+        """The same as numbers."""
+        return count_usage(self.choices, self.choices_per_prompt)
 
     def envelope(self, kind: str, choices: Sequence[Json], **extra: object) -> Json:
         """What surrounds choices in every body and every event."""

@@ -19,6 +19,7 @@ from octavo_engine.server.openai_errors import ApiError
 from octavo_engine.server.openapi import DescribedApp, described, plain_text
 from octavo_engine.server.routes import build_routes
 from octavo_engine.server.serving import Serving
+from octavo_engine.what_runs import what_runs
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def build_app(serving: Serving) -> ASGIApp:
     app.add_exception_handler(ClientLeft, _client_left)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected_error)
-    return Gate(app, serving.lifecycle)
+    return Gate(app, lifecycle=serving.lifecycle, access=serving.access, log=serving.request_log)
 
 
 def build_probes(serving: Serving) -> APIRouter:
@@ -62,30 +63,13 @@ def build_probes(serving: Serving) -> APIRouter:
 
     @router.get(contract.VERSION_PATH, **described("Version"))
     async def version() -> Response:
-        return JSONResponse(_version(serving))
+        return JSONResponse(what_runs(serving.identity, serving.facts))
 
     return router
 
 
 def _probe(trouble: str | None) -> Response:
     return PlainTextResponse("ok\n" if trouble is None else f"{trouble}\n", 200 if trouble is None else 503)
-
-
-def _version(serving: Serving) -> dict[str, object]:
-    facts, identity = serving.facts, serving.identity
-    return {
-        "version": identity.version,
-        "model": identity.model_name,
-        "revision": identity.revision,
-        "manifest_digest": identity.manifest_digest,
-        "device": facts.device,
-        "dtype": facts.dtype,
-        "kv_dtype": facts.kv_dtype,
-        "kernel_path": facts.kernel_path,
-        "num_kv_blocks": facts.num_kv_blocks,
-        "block_size": facts.block_size,
-        "max_model_len": facts.max_model_len,
-    }
 
 
 async def _api_error(_: Request, error: Exception) -> Response:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -19,19 +18,10 @@ from octavo import engine_contract as contract
 from octavo_engine.engine_facts import EngineFacts, EngineStats, MeasuredSpeed
 from octavo_engine.server.histogram import histogram_family
 from octavo_engine.server.request_timing import RequestTimings
+from octavo_engine.what_runs import Identity
 
 SUCCESS_REASONS: Final = ("stop", "length")
 FINISH_REASONS: Final = ("stop", "length", "abort", "error")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Which model and build answers."""
-
-    model_name: str
-    revision: str
-    manifest_digest: str
-    version: str
 
 
 class EngineCollector(Collector):
@@ -147,6 +137,9 @@ class EngineCollector(Collector):
         yield self._gauge(
             contract.MAX_BATCHED_TOKENS, "Tokens that a step computes at most.", facts.max_num_batched_tokens
         )
+        yield self._gauge(
+            contract.MAX_MODEL_LEN, "Tokens of prompt and output together.", facts.max_model_len
+        )
         yield self._gauge(contract.WEIGHT_BYTES, "Size of the weights.", facts.weights_bytes)
         yield self._gauge(
             contract.KV_BYTES_PER_TOKEN, "KV cache of a token, all layers.", facts.kv_bytes_per_token
@@ -158,6 +151,7 @@ class EngineCollector(Collector):
         )
         if facts.planned_kv_blocks is not None:
             yield self._gauge(contract.PLANNED_KV_BLOCKS, "KV blocks planned.", facts.planned_kv_blocks)
+        yield self._kernels()
         yield _info(
             contract.CACHE_CONFIG_INFO,
             "KV cache configuration.",
@@ -171,10 +165,22 @@ class EngineCollector(Collector):
                 "manifest_digest": identity.manifest_digest,
                 "device": facts.device,
                 "dtype": facts.dtype,
+                "kv_dtype": facts.kv_dtype,
                 "kernel_path": facts.kernel_path,
                 "version": identity.version,
             },
         )
+
+    def _kernels(self) -> Metric:
+        labels = [contract.LABEL_MODEL, "kind", "path", "reason"]
+        family = GaugeMetricFamily(
+            contract.KERNEL_LAYERS, "Layers by the kernels that compute them.", labels=labels
+        )
+        for kernels in self._facts.kernels:
+            family.add_metric(
+                [self._identity.model_name, kernels.kind, kernels.path, kernels.reason], kernels.num_layers
+            )
+        return family
 
     def _gauge(self, name: str, documentation: str, value: float) -> Metric:
         family = GaugeMetricFamily(name, documentation, labels=[contract.LABEL_MODEL])

@@ -109,11 +109,12 @@ ANSWERS: Final[Mapping[str, Mapping[str, Any]]] = {
         "properties": {"tokens": {"type": "array", "items": {"type": "integer"}}},
     },
     "Text": {"type": "object", "required": ["prompt"], "properties": {"prompt": {"type": "string"}}},
-    "Version": {"type": "object", "required": ["version", "model", "revision", "device", "dtype"]},
+    "Version": {"type": "object", "required": ["version", "model", "revision", "device", "dtype", "kernels"]},
 }
 
 REFUSALS: Final[Mapping[int, str]] = {
     400: "The request is wrong; the error names the field",
+    401: "An API key is asked for, and none that the server knows was sent",
     404: "No such model",
     413: "The body is too large",
     429: "The queue is full; Retry-After says when to come again",
@@ -141,17 +142,17 @@ def described(
 
 def described_answer(answer: str, body: type[BaseModel]) -> dict[str, Any]:
     """Keyword arguments of a route that generates, whole or as a stream."""
-    return described(answer, 400, 404, 413, 429, 500, 503, body=body, streams=True)
+    return described(answer, 400, 401, 404, 413, 429, 500, 503, body=body, streams=True)
 
 
 def described_text(answer: str, body: type[BaseModel]) -> dict[str, Any]:
     """Keyword arguments of a route that only needs the tokenizer."""
-    return described(answer, 400, 404, 413, 503, body=body)
+    return described(answer, 400, 401, 404, 413, 503, body=body)
 
 
 def described_change(body: type[BaseModel]) -> dict[str, Any]:
     """Keyword arguments of a route that changes which adapters are served, and says so in words."""
-    described_body = described("Error", 400, 404, 413, 503, body=body)
+    described_body = described("Error", 400, 401, 404, 413, 503, body=body)
     described_body["responses"][200] = plain_text(200)["responses"][200]
     return described_body
 

@@ -19,11 +19,13 @@ from octavo.errors import OctavoError
 from octavo.units import format_bytes
 from octavo_engine.engine_facts import EngineFacts
 from octavo_engine.gguf_file import model_folder
+from octavo_engine.server.access import Access
 from octavo_engine.server.app import build_app
 from octavo_engine.server.engine_port import Engine
 from octavo_engine.server.engine_thread import STALL_SECONDS, EngineThread, Report, Stop
 from octavo_engine.server.lifecycle import DrainTimes, Lifecycle
-from octavo_engine.server.metrics import EngineCollector, Identity, metrics_page
+from octavo_engine.server.metrics import EngineCollector, metrics_page
+from octavo_engine.server.request_log import LogLevel, RequestLog
 from octavo_engine.server.request_timing import RequestTimings
 from octavo_engine.server.serving import Serving
 from octavo_engine.server.submissions import EngineClient
@@ -31,6 +33,7 @@ from octavo_engine.text.chat_template import ChatTemplate, load_chat_template
 from octavo_engine.text.generation_defaults import GenerationDefaults, load_generation_defaults
 from octavo_engine.text.grammar import GrammarCompiler
 from octavo_engine.text.tokenizer import TextTokenizer, load_tokenizer
+from octavo_engine.what_runs import Identity, what_runs
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,9 @@ class ServeOptions:
     """Sequences that may run or wait."""
     drain: DrainTimes
     allow_runtime_adapters: bool = False
+    api_keys: tuple[str, ...] = ()
+    """One of them is asked for; none: anybody may ask."""
+    log_requests: LogLevel = "summary"
     stall_seconds: float = STALL_SECONDS
 
 
@@ -201,6 +207,8 @@ def build_serving(
             text_files.tokenizer, vocab_size=facts.vocab_size, eos_token_ids=facts.eos_token_ids
         ),
         lifecycle=lifecycle,
+        access=Access(options.api_keys),
+        request_log=RequestLog(options.log_requests, text_files.tokenizer.decode),
         unhealthy_because=thread.unhealthy_because,
         metrics_page=lambda: metrics_page(collector),
         adapters=lambda: thread.adapters,
@@ -251,17 +259,19 @@ def _log_adapters(serving: Serving) -> None:
 
 def _log_start(options: ServeOptions, facts: EngineFacts, sock: socket.socket) -> None:
     host, port = sock.getsockname()[:2]
-    tokens = facts.num_kv_blocks * facts.block_size
+    identity, tokens = options.identity, facts.num_kv_blocks * facts.block_size
     logger.info(
-        "serving %s at http://%s:%d: %s, %s, KV %s, kernels %s; %d blocks of %d tokens (%d tokens, %.1f "
-        "sequences of full length %d), bounded by %s; at most %d sequences; revision %s",
-        options.identity.model_name,
+        "serving %s at http://%s:%d, %s: %s with %d threads, %s, KV %s; %d blocks of %d tokens (%d tokens, "
+        "%.1f sequences of full length %d), bounded by %s; at most %d sequences and %d tokens in a step; "
+        "revision %s, %s",
+        identity.model_name,
         host,
         port,
+        "an API key is asked for" if options.api_keys else "to anybody",
         facts.device,
+        facts.num_threads,
         facts.dtype,
         facts.kv_dtype,
-        facts.kernel_path,
         facts.num_kv_blocks,
         facts.block_size,
         tokens,
@@ -269,5 +279,16 @@ def _log_start(options: ServeOptions, facts: EngineFacts, sock: socket.socket) -
         facts.max_model_len,
         facts.kv_blocks_bound,
         facts.max_num_seqs,
-        options.identity.revision or "unknown",
+        facts.max_num_batched_tokens,
+        identity.revision or "unknown",
+        f"{len(identity.files)} files verified" if identity.files else "files not verified",
+        extra={"runs": what_runs(identity, facts)},
     )
+    for kernels in facts.kernels:
+        logger.info(
+            "kernels: %s in %d layers by %s%s",
+            kernels.kind,
+            kernels.num_layers,
+            kernels.path,
+            f" ({kernels.reason})" if kernels.reason else "",
+        )

@@ -19,6 +19,7 @@ from octavo_engine.server.messages import parse_messages, render_chat
 from octavo_engine.server.openai_errors import bad_request
 from octavo_engine.server.openapi import described, described_answer, described_text
 from octavo_engine.server.prompts import Prompt, encode, parse_prompts
+from octavo_engine.server.request_log import EXCHANGE
 from octavo_engine.server.sampling import build_sampling_params, chat_max_tokens, completion_max_tokens
 from octavo_engine.server.schema import (
     ChatBody,
@@ -47,11 +48,11 @@ def build_routes(serving: Serving) -> APIRouter:
         body = parse_body(ChatBody, await read_body(request, serving.max_body_bytes))
         return await _answer(request, serving, body, *await _prepare_chat(serving, body))
 
-    @router.get("/v1/models", **described("ModelList", 503))
+    @router.get("/v1/models", **described("ModelList", 401, 503))
     async def models() -> Response:
         return JSONResponse({"object": "list", "data": _model_cards(serving)})
 
-    @router.get("/v1/models/{name:path}", **described("Model", 404, 503))
+    @router.get("/v1/models/{name:path}", **described("Model", 401, 404, 503))
     async def model(name: str) -> Response:
         card = next((card for card in _model_cards(serving) if card["id"] == name), None)
         if card is None:
@@ -140,6 +141,7 @@ async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRe
 async def _answer(
     request: Request, serving: Serving, body: SamplingBody, requests: list[EngineRequest], answer: Answer
 ) -> Response:
+    request.scope[EXCHANGE].answer = answer
     submission = await while_connected(request.receive, serving.client.submit(requests))
     if body.stream:
         return EventStream(answer_stream(answer, submission), on_close=submission.abandon)

@@ -10,13 +10,14 @@ from typing import Final
 
 from octavo_engine.engine_facts import AdapterFacts, EngineFacts
 from octavo_engine.requests import EngineRequest, SamplingParams
+from octavo_engine.server.access import Access
 from octavo_engine.server.answering import Answer
 from octavo_engine.server.choices import Choice, Echo
 from octavo_engine.server.formats import AnswerFormat
 from octavo_engine.server.lifecycle import Lifecycle
-from octavo_engine.server.metrics import Identity
 from octavo_engine.server.openai_errors import ApiError
 from octavo_engine.server.prompts import Prompt
+from octavo_engine.server.request_log import RequestLog
 from octavo_engine.server.sampling import seed_of_choice
 from octavo_engine.server.schema import SamplingBody
 from octavo_engine.server.submissions import EngineClient
@@ -26,6 +27,7 @@ from octavo_engine.text.choice_text import new_choice_text
 from octavo_engine.text.generation_defaults import GenerationDefaults
 from octavo_engine.text.grammar import Grammar, GrammarCompiler
 from octavo_engine.text.tokenizer import TextTokenizer
+from octavo_engine.what_runs import Identity
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 """A prompt of a million tokens as ids fits; a body is held in memory while it is read."""
@@ -45,6 +47,8 @@ class Serving:
     defaults: GenerationDefaults
     grammars: GrammarCompiler
     lifecycle: Lifecycle
+    access: Access
+    request_log: RequestLog
     unhealthy_because: Callable[[], str | None]
     metrics_page: Callable[[], bytes]
     adapters: Callable[[], Sequence[AdapterFacts]] = tuple

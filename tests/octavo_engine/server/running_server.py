@@ -19,8 +19,8 @@ import openai
 
 from octavo_engine.server.engine_port import Engine
 from octavo_engine.server.lifecycle import DrainTimes
-from octavo_engine.server.metrics import Identity
 from octavo_engine.server.process import Interruption, ServeOptions, bind, serve
+from octavo_engine.what_runs import Identity
 from tests.octavo_engine.text.small_tokenizers import save_tokenizer
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"

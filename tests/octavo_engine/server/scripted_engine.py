@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from octavo.engine_contract import UNCACHED_PROMPT_BOUNDS
-from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats
+from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats, LayerKernels
 from octavo_engine.requests import (
     REFUSED_ADAPTER,
     REFUSED_UNKNOWN_ADAPTER,
@@ -30,7 +30,7 @@ def scripted_facts(**changes: object) -> EngineFacts:
         device="cpu",
         dtype="float32",
         kv_dtype="float32",
-        kernel_path="scripted",
+        kernels=(LayerKernels(kind="full attention", num_layers=1, path="scripted", reason="a test"),),
         block_size=BLOCK_SIZE,
         block_bytes=1024,
         num_kv_blocks=64,
@@ -42,6 +42,9 @@ def scripted_facts(**changes: object) -> EngineFacts:
         max_model_len=1024,
         max_num_seqs=4,
         max_num_batched_tokens=512,
+        max_waiting=60,
+        prefix_caching=True,
+        speculative_ngram=0,
         kv_bytes_per_token=64,
         weights_bytes=0,
         memory_limit_bytes=2**30,

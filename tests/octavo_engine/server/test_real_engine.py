@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -216,6 +217,22 @@ def test_ctrl_c_ends_an_idle_process_at_once(model_dir: Path) -> None:
     with serve_process(model_dir, "--drain-accept-seconds", "60") as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_idle_process_takes_no_processor_time(model_dir: Path) -> None:
+    with serve_process(model_dir) as (process, client):
+        client.post(
+            "/v1/completions", json={"model": MODEL, "prompt": "x", "max_tokens": 20}
+        ).raise_for_status()
+        time.sleep(0.5)
+        before = processor_seconds(process.pid)
+        time.sleep(3)
+        assert processor_seconds(process.pid) - before < 0.09, "more than 3 % of a processor"
 
 
 def test_folder_of_another_commit_is_not_served(model_dir: Path, tmp_path: Path) -> None:
