@@ -10,11 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from octavo import engine_contract as contract
+from octavo.model_source import model_folder
 from octavo.planning import MemoryPlan
 from octavo.units import ceil_div
 from octavo_operator.api import names
 from octavo_operator.api.quantities import format_cpu, format_memory, parse_cpu_millis
 from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.desired.model_volume import (
+    MODELS_VOLUME,
+    build_linked_mounts,
+    build_model_volumes,
+    build_source_flags,
+    build_source_mounts,
+)
 from octavo_operator.desired.overlay import apply_overlay
 from octavo_operator.desired.service import PORT_NAME
 from octavo_operator.desired.spread import build_spread
@@ -37,7 +45,6 @@ LIVE_FAILURES: Final = 6
 PROBE_TIMEOUT_SECONDS: Final = 5
 """A throttled CPU in the middle of a long step may answer late."""
 
-MODELS_VOLUME: Final = "models"
 SCRATCH_VOLUME: Final = "tmp"
 SCRATCH_PATH: Final = "/tmp"
 PROGRESS_PORT_NAME: Final = "progress"
@@ -56,6 +63,8 @@ class PodInputs:
     image: str
     plan: MemoryPlan
     hub_endpoint: str
+    manifest_digest: str = ""
+    """Of the commit's files, where it is known."""
 
 
 def build_pod_template(inputs: PodInputs) -> dict[str, Any]:
@@ -70,7 +79,10 @@ def build_pod_template(inputs: PodInputs) -> dict[str, Any]:
             "topologySpreadConstraints": build_spread(selector),
             "initContainers": [build_fetch_container(inputs)],
             "containers": [build_engine_container(inputs)],
-            "volumes": [{"name": MODELS_VOLUME, "emptyDir": {}}, {"name": SCRATCH_VOLUME, "emptyDir": {}}],
+            "volumes": [
+                *build_model_volumes(inputs.spec.model),
+                {"name": SCRATCH_VOLUME, "emptyDir": {}},
+            ],
         },
     }
     return apply_overlay(template, inputs.spec.template, selector)
@@ -103,10 +115,6 @@ def build_container_security() -> dict[str, Any]:
     }
 
 
-def model_path(commit: str) -> str:
-    return f"{contract.MODELS_ROOT}/{commit}"
-
-
 def build_fetch_container(inputs: PodInputs) -> dict[str, Any]:
     env = {"HOME": SCRATCH_PATH, "HF_HOME": f"{SCRATCH_PATH}/hf"}
     if inputs.hub_endpoint:
@@ -115,7 +123,9 @@ def build_fetch_container(inputs: PodInputs) -> dict[str, Any]:
         "fetch",
         *(contract.FLAG_FETCH_URI, inputs.spec.model.uri),
         *(contract.FLAG_FETCH_REVISION, inputs.commit),
-        *(contract.FLAG_FETCH_TO, model_path(inputs.commit)),
+        *(contract.FLAG_FETCH_TO, model_folder(inputs.commit)),
+        *build_source_flags(inputs.spec.model),
+        *((contract.FLAG_MANIFEST_DIGEST, inputs.manifest_digest) if inputs.manifest_digest else ()),
     ]
     port = {
         "name": PROGRESS_PORT_NAME,
@@ -123,7 +133,7 @@ def build_fetch_container(inputs: PodInputs) -> dict[str, Any]:
         "protocol": "TCP",
     }
     return {
-        **build_container(inputs, names.CONTAINER_FETCH, args),
+        **build_container(inputs, names.CONTAINER_FETCH, args, build_source_mounts(inputs.spec.model)),
         "env": build_env(env),
         "ports": [port],
     }
@@ -134,7 +144,9 @@ def build_engine_container(inputs: PodInputs) -> dict[str, Any]:
     user_env = {one.name: one.value for one in inputs.spec.engine.env}
     port = inputs.spec.routing.port
     return {
-        **build_container(inputs, names.CONTAINER_ENGINE, build_engine_args(inputs)),
+        **build_container(
+            inputs, names.CONTAINER_ENGINE, build_engine_args(inputs), build_linked_mounts(inputs.spec.model)
+        ),
         "env": build_env({**env, **user_env}),
         "ports": [{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}],
         "startupProbe": build_startup_probe(inputs.plan.weights_bytes),
@@ -146,7 +158,9 @@ def build_engine_container(inputs: PodInputs) -> dict[str, Any]:
     }
 
 
-def build_container(inputs: PodInputs, name: str, args: list[str]) -> dict[str, Any]:
+def build_container(
+    inputs: PodInputs, name: str, args: list[str], mounts: list[dict[str, Any]]
+) -> dict[str, Any]:
     """What both containers share; equal resources, so that fetching does not raise the pod's request."""
     return {
         "name": name,
@@ -159,6 +173,7 @@ def build_container(inputs: PodInputs, name: str, args: list[str]) -> dict[str, 
         "volumeMounts": [
             {"name": MODELS_VOLUME, "mountPath": contract.MODELS_ROOT},
             {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_PATH},
+            *mounts,
         ],
         "terminationMessagePath": contract.TERMINATION_LOG,
         "terminationMessagePolicy": "File",
@@ -185,7 +200,7 @@ def build_engine_args(inputs: PodInputs) -> list[str]:
     """`octavo-engine serve` as the plan wants it; the user's flags come last."""
     spec, plan = inputs.spec, inputs.plan
     flags = {
-        contract.FLAG_MODEL: model_path(inputs.commit),
+        contract.FLAG_MODEL: model_folder(inputs.commit),
         contract.FLAG_SERVED_MODEL_NAME: spec.model.served_name or inputs.service,
         contract.FLAG_REVISION: inputs.commit,
         contract.FLAG_HOST: "0.0.0.0",

@@ -21,6 +21,8 @@ class Revision:
     image: str
     plan: MemoryPlanStatus
     """In the resource's own terms: core's plan may grow fields that old revisions lack."""
+    manifest_digest: str = ""
+    """Of the commit's files; empty where it was not known when the revision was made."""
     template: dict[str, Any]
     """The rendered pod template: an upgraded operator applies it as it is, so pods are not restarted."""
 
@@ -32,6 +34,7 @@ def revision_data(revision: Revision) -> dict[str, Any]:
         "hashVersion": revision.hash_version,
         "intent": revision.intent,
         "commit": revision.commit,
+        **({"manifestDigest": revision.manifest_digest} if revision.manifest_digest else {}),
         "image": revision.image,
         "plan": revision.plan.model_dump(mode="json", by_alias=True, exclude={"engine_reported_blocks"}),
         "template": revision.template,
@@ -45,6 +48,7 @@ def parse_revision_data(data: dict[str, Any]) -> Revision:
         hash_version=data["hashVersion"],
         intent=data["intent"],
         commit=data["commit"],
+        manifest_digest=data.get("manifestDigest", ""),
         image=data["image"],
         plan=MemoryPlanStatus.model_validate(data["plan"]),
         template=data["template"],
