@@ -41,10 +41,15 @@ def _readiness(before: InferenceServiceStatus, after: InferenceServiceStatus) ->
 
 
 def _resolution(before: InferenceServiceStatus, after: InferenceServiceStatus) -> EventDraft | None:
-    if after.model is None or after.model == before.model:
+    if after.model is None or _commit_of(before) == _commit_of(after):
         return None
     message = f"{after.model.requested_revision} is commit {after.model.resolved_revision}"
     return EventDraft(type="Normal", reason="Resolved", message=message)
+
+
+def _commit_of(status: InferenceServiceStatus) -> tuple[str, str] | None:
+    model = status.model
+    return (model.requested_revision, model.resolved_revision) if model is not None else None
 
 
 def _scaling(before: InferenceServiceStatus, after: InferenceServiceStatus) -> EventDraft | None:

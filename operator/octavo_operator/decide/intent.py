@@ -26,13 +26,18 @@ LATER_FIELDS: Final = {
 """Fields of each section that came later: hashed where they are set."""
 NEVER_HASHED: Final = {"model": frozenset({"revision_policy"})}
 """How words become a commit; the commit itself is the revision's."""
+TRACKED_COMMIT: Final = "trackedCommit"
+"""In the intent of a revision whose words are followed: the same words make another one when they move."""
 
 
-def build_intent(spec: InferenceServiceSpec) -> dict[str, Any]:
+def build_intent(spec: InferenceServiceSpec, *, tracked_commit: str = "") -> dict[str, Any]:
+    model = _hashed("model", spec.model)
+    if tracked_commit:
+        model[TRACKED_COMMIT] = tracked_commit
     engine = _hashed("engine", spec.engine)
     engine["kvCache"] = _hashed("kv_cache", spec.engine.kv_cache)
     return {
-        "model": _hashed("model", spec.model),
+        "model": model,
         "engine": engine,
         "resources": spec.resources.model_dump(mode="json", by_alias=True),
         "rollout": {"drainSeconds": spec.rollout.drain_seconds},

@@ -45,6 +45,9 @@ class ContainerView:
     exit_code: int | None
     termination_message: str
     restarts: int
+    running: bool = False
+    image_id: str = ""
+    """The kubelet's name for the image that it runs, with a digest; empty before it was started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,8 @@ def parse_container(status: Mapping[str, Any]) -> ContainerView:
         exit_code=ended.get("exitCode"),
         termination_message=ended.get("message", ""),
         restarts=status.get("restartCount", 0),
+        running="running" in state,
+        image_id=status.get("imageID", ""),
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from octavo.errors import InvalidSpec
+
+MAX_SECONDS: Final = 30 * 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,8 @@ class Settings:
     health_address: str
     metrics_address: str
     log_format: str
+    upstream_interval_seconds: float
+    """Between two questions what a branch or tag stands for by now; 0: it is never asked."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -37,4 +43,16 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         health_address=environment.get("OCTAVO_HEALTH_ADDRESS", "0.0.0.0:8080"),
         metrics_address=environment.get("OCTAVO_METRICS_ADDRESS", "0.0.0.0:8081"),
         log_format=log_format,
+        upstream_interval_seconds=read_seconds(environment, "OCTAVO_UPSTREAM_INTERVAL_SECONDS", 300.0),
     )
+
+
+def read_seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = environment.get(name, "")
+    try:
+        seconds = float(text) if text else default
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise InvalidSpec(f"{name}: must be a number of seconds from 0 to {MAX_SECONDS}, got {text!r}")
+    return seconds

@@ -135,6 +135,7 @@ def test_pod_is_parsed_as_the_kubelet_writes_it() -> None:
                 {
                     "name": "engine",
                     "restartCount": 2,
+                    "imageID": f"example.test/engine@sha256:{'0f' * 32}",
                     "state": {"running": {}},
                     "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "words"}},
                 }
@@ -158,6 +159,8 @@ def test_pod_is_parsed_as_the_kubelet_writes_it() -> None:
         exit_code=137,
         termination_message="words",
         restarts=2,
+        running=True,
+        image_id=f"example.test/engine@sha256:{'0f' * 32}",
     )
     assert pods_of([pod], "aaa") == ()
 
