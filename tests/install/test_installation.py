@@ -80,7 +80,9 @@ def test_operator_may_do_its_work_everywhere_and_read_no_secret(kubectl, release
     assert may(kubectl, "create", "deployments.apps", "--namespace", "default")
     assert not may(kubectl, "get", "secrets", "--namespace", NAMESPACE)
     assert not may(kubectl, "patch", CRD, "--namespace", "default")
-    assert not may(kubectl, "create", "pods", "--namespace", "default")
+    assert may(kubectl, "create", "pods", "--namespace", "default"), "resolvers are bare pods"
+    assert not may(kubectl, "patch", "pods", "--namespace", "default")
+    assert not may(kubectl, "get", "pods", "--subresource=log", "--namespace", "default")
 
 
 def test_operator_of_one_namespace_may_do_nothing_in_another(kubectl, release) -> None:

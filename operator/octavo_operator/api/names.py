@@ -1,7 +1,7 @@
 """Names that the API server, users and other tools see: group, kinds, labels, annotations, child names.
 
 Every child name is a DNS-1035 label of at most 63 characters because `metadata.name` of the resource is
-one of at most 40 (the CRD refuses others) and suffixes are at most 11 long.
+one of at most 40 (the CRD refuses others) and suffixes are at most 19 long.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ CATEGORY: Final = "octavo"
 FIELD_MANAGER: Final = "octavo-operator"
 CONTAINER_ENGINE: Final = "engine"
 CONTAINER_FETCH: Final = "fetch"
+CONTAINER_RESOLVE: Final = "resolve"
 
 MAX_NAME_LENGTH: Final = 40
 MAX_CHILD_NAME_LENGTH: Final = 63
@@ -30,6 +31,8 @@ LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_SERVICE: Final = f"{GROUP}/service"
 LABEL_REVISION: Final = f"{GROUP}/revision"
+LABEL_QUESTION: Final = f"{GROUP}/question"
+"""On resolver pods alone: which lookup they were started for."""
 MANAGED_BY: Final = "octavo"
 ENGINE_NAME: Final = "octavo-engine"
 
@@ -52,6 +55,11 @@ def revision_name(service: str, revision: str) -> str:
 def pins_name(service: str) -> str:
     """Name of the ConfigMap that remembers which commit each line of words was resolved to."""
     return checked_name(f"{service}-pins")
+
+
+def resolver_name(service: str, question: str) -> str:
+    """Name of the pod that looks up what the operator may not see."""
+    return checked_name(f"{service}-resolve-{question}")
 
 
 def checked_name(name: str) -> str:

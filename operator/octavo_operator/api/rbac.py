@@ -1,6 +1,7 @@
 """Exactly what the operator may do; the chart's role is generated from here.
 
-No access to Secrets, none to nodes, and pods are read, never written: Deployments own them.
+No access to Secrets, none to nodes. Of pods the operator makes and deletes only resolvers: Deployments own
+the others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,6 @@ def build_rules() -> list[dict[str, Any]]:
         rule("apps", ("deployments", "controllerrevisions"), (*READ, *WRITE)),
         rule("", ("services",), (*READ, "create", "patch")),
         rule("", ("configmaps",), (*READ, "create", "patch")),
-        rule("", ("pods",), ("list", "watch")),
+        rule("", ("pods",), ("list", "watch", "create", "delete")),
         rule("", ("events",), ("create",)),
     ]

@@ -55,7 +55,7 @@ def decide_next_state(world: World, target: Target, scaling: ScalingDecision, *,
     decisions = Decisions(target=target, rollout=rollout, scaling=scaling)
     return NextState(
         manifests=tuple(build_manifests(world, target, rollout, now=now)),
-        removals=tuple(build_removals(world, rollout)),
+        removals=(*build_removals(world, rollout), *build_resolver_removals(world, target)),
         status=build_status(world, decisions, now=now),
     )
 
@@ -118,4 +118,13 @@ def build_removals(world: World, rollout: RolloutDecision) -> list[Removal]:
             Removal(kind="ControllerRevision", name=names.revision_name(world.owner.name, one))
             for one in pruned
         ),
+    ]
+
+
+def build_resolver_removals(world: World, target: Target) -> list[Removal]:
+    """Pods whose answer was taken, or that nobody waits for any more."""
+    return [
+        Removal(kind="Pod", name=view.pod.name)
+        for view in world.resolvers
+        if view.question != target.question and not view.pod.terminating
     ]

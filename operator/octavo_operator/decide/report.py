@@ -15,9 +15,9 @@ from octavo_operator.api.status import (
     InferenceServiceStatus,
     LastFailure,
     MemoryPlanStatus,
-    ModelStatus,
 )
 from octavo_operator.decide.conditions import (
+    Finding,
     ServingView,
     date_conditions,
     format_time,
@@ -27,12 +27,13 @@ from octavo_operator.decide.conditions import (
     storable,
 )
 from octavo_operator.decide.failures import Failure, find_failure
+from octavo_operator.decide.image_pinning import judge_image, observed_digests
+from octavo_operator.decide.model_conditions import judge_words, model_status
 from octavo_operator.decide.observed import pods_of
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
-from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.service import service_url
 
 
@@ -54,14 +55,21 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
     return InferenceServiceStatus(
         observed_generation=world.generation,
         conditions=date_conditions(
-            judge(target, rollout, view), world.status.conditions, generation=world.generation, now=now
+            (
+                *judge(target, rollout, view),
+                *judge_words(world, target.pin),
+                *judge_engine_image(world, target),
+            ),
+            world.status.conditions,
+            generation=world.generation,
+            now=now,
         ),
         url=service_url(world.owner, port=world.spec.routing.port) if selected else None,
         replicas=serving.existing if serving else 0,
         ready_replicas=view.ready,
         updated_replicas=updated.existing if updated else 0,
         selector=selector_text(world.owner.name, selected) if selected else None,
-        model=model_status(target.pin) if target.pin else world.status.model,
+        model=model_status(world, target.pin),
         memory_plan=report_plan(target.revision.plan, world.engine_reported_blocks)
         if target.revision
         else None,
@@ -70,6 +78,13 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
         last_failure=last_failure(world, target, view.failure, now=now),
     )
+
+
+def judge_engine_image(world: World, target: Target) -> tuple[Finding, ...]:
+    if target.revision is None:
+        return ()
+    pods = pods_of(world.pods, target.revision.hash)
+    return (judge_image(target.revision.image, observed_digests(pods)),)
 
 
 def report_plan(plan: MemoryPlanStatus, reported: int | None) -> MemoryPlanStatus:
@@ -120,15 +135,6 @@ def view_serving(world: World, decisions: Decisions) -> ServingView:
 
 def selector_text(service: str, revision: str) -> str:
     return ",".join(f"{key}={value}" for key, value in names.pod_selector(service, revision).items())
-
-
-def model_status(pin: Pin) -> ModelStatus:
-    return ModelStatus(
-        requested_revision=pin.revision,
-        resolved_revision=pin.commit,
-        short_revision=pin.commit[: names.SHORT_REVISION_LENGTH],
-        resolved_at=pin.resolved_at,
-    )
 
 
 def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | None) -> AutoscalingStatus:

@@ -30,6 +30,8 @@ class Target:
     pin: Pin | None = None
     revision: Revision | None = None
     refusal: Refusal | None = None
+    question: str = ""
+    """Of the resolver pod that has not said all yet; any other one can go."""
 
     def __post_init__(self) -> None:
         assert (self.revision is None) != (self.refusal is None), "a target is a revision or a refusal"

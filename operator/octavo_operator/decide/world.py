@@ -10,10 +10,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from octavo.errors import InvalidSpec
+from octavo.model_source import parse_model_uri
 from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
+from octavo_operator.decide.intent import TRACKED_COMMIT
 from octavo_operator.decide.observed import DeploymentView, PodView, parse_deployment, parse_pod
+from octavo_operator.decide.resolving import ResolverView, is_resolver, parse_resolver
+from octavo_operator.decide.upstream import Upstream
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import PINS_KEY, Pin, parse_pins
 from octavo_operator.desired.revision import Revision, parse_revision_data
@@ -61,6 +65,10 @@ class World:
     """The revision that the Service points at, or last did if somebody meddled with it."""
     engine_reported_blocks: int | None = None
     """KV blocks that an engine of the planned revision measured room for; None while none is known."""
+    resolvers: tuple[ResolverView, ...] = ()
+    """Pods that look up what the operator may not see."""
+    upstream: Upstream | None = None
+    """What the words stand for on the hub by now; None while that is not known."""
 
     @property
     def proven(self) -> frozenset[str]:
@@ -91,7 +99,8 @@ def parse_world(body: Body, children: Children) -> World:
         pins=merge_pins(_parse_pins(owner, children.config_maps), revisions.values()),
         revisions=revisions,
         deployments={view.revision: view for view in map(parse_deployment, _staying(children.deployments))},
-        pods=tuple(parse_pod(pod) for pod in children.pods),
+        pods=tuple(parse_pod(pod) for pod in children.pods if not is_resolver(pod)),
+        resolvers=_parse_resolvers(owner, children.pods),
         selected=_find_selected(owner, children.services, revisions, status),
     )
 
@@ -106,15 +115,22 @@ def check_service_name(name: str) -> None:
 
 def parse_spec(body: Body) -> InferenceServiceSpec:
     try:
-        return InferenceServiceSpec.model_validate(body.get("spec", {}))
+        spec = InferenceServiceSpec.model_validate(body.get("spec", {}))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(("spec", *map(str, first["loc"])))
         raise InvalidSpec(f"{field}: {first['msg']}, got {first['input']!r}") from None
+    parse_model_uri(spec.model.uri)
+    return spec
 
 
 def _staying(bodies: Iterable[Body]) -> list[Body]:
     return [body for body in bodies if "deletionTimestamp" not in body["metadata"]]
+
+
+def _parse_resolvers(owner: Owner, pods: Iterable[Body]) -> tuple[ResolverView, ...]:
+    views = (parse_resolver(pod) for pod in pods if is_resolver(pod))
+    return tuple(view for view in views if view.owner_uid == owner.uid)
 
 
 def _parse_pins(owner: Owner, config_maps: Iterable[Body]) -> tuple[Pin, ...]:
@@ -171,9 +187,16 @@ def _selector_of(service: Body) -> str | None:
 
 def merge_pins(pins: Iterable[Pin], revisions: Iterable[StoredRevision]) -> tuple[Pin, ...]:
     """What the revisions kept say comes first: nobody can edit them, and the ConfigMap can be lost."""
-    recorded = {pin.words: pin for pin in map(_pin_of, sorted(revisions, key=lambda one: one.number))}
-    remembered = {pin.words: pin for pin in pins}
-    return tuple(_agreed(pin, recorded.get(words)) for words, pin in {**recorded, **remembered}.items())
+    recorded = {_line_of(pin): pin for pin in map(_pin_of, sorted(revisions, key=lambda one: one.number))}
+    remembered = tuple(pins)
+    known = {_line_of(pin) for pin in remembered}
+    lost = tuple(pin for line, pin in recorded.items() if line not in known)
+    return lost + tuple(_agreed(pin, recorded.get(_line_of(pin))) for pin in remembered)
+
+
+def _line_of(pin: Pin) -> tuple[str, ...]:
+    """Fixed words have one line; a followed branch has one for each commit that it had."""
+    return (*pin.words, pin.commit) if pin.tracked else pin.words
 
 
 def _agreed(pin: Pin, recorded: Pin | None) -> Pin:
@@ -188,4 +211,5 @@ def _pin_of(stored: StoredRevision) -> Pin:
         refresh_token=model.get("refreshToken", ""),
         commit=stored.revision.commit,
         resolved_at=stored.created_at,
+        tracked=TRACKED_COMMIT in model,
     )

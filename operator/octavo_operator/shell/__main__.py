@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import sys
+import time
 from datetime import UTC, datetime
 from typing import Final
 
@@ -20,13 +21,16 @@ from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
 from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, connect
 from octavo_operator.shell.logs import configure_logs
+from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
+from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.resync import Resync
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
+from octavo_operator.shell.upstream import UpstreamWatch
 from octavo_operator.shell.watch import build_kopf_settings, build_registry
 from octavo_operator.shell.worker import Workers
 
@@ -40,10 +44,19 @@ async def run(settings: Settings) -> None:
     kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
     hub = Hub(settings.hub_endpoint)
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
+    upstream = UpstreamWatch(
+        ask=hub.resolve,
+        tell=queue.add,
+        interval_seconds=settings.upstream_interval_seconds,
+        draw_jitter=random.random,
+        clock=time.monotonic,
+    )
+    lookup = Lookup(settings, hub, ResolverPods(kube=kube, cache=cache, meters=meters), upstream)
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
-        targets=Targets(settings, hub, draw_jitter=random.random),
+        targets=Targets(settings, lookup, draw_jitter=random.random),
+        upstream=upstream,
         autoscaler=Autoscaler(scraper),
         reports=EngineReports(scraper),
         meters=meters,
@@ -52,6 +65,7 @@ async def run(settings: Settings) -> None:
     workers = Workers(queue, reconciler, meters)
     meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
     meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
+    meters.watch("octavo_operator_watched_words", "Words that are compared with the hub.", upstream.size)
     meters.serve(settings.metrics_address)
     resync = Resync(kube=kube, cache=cache, queue=queue, namespace=settings.watch_namespace)
     registry = build_registry(cache, queue, on_listed=resync.ask)
@@ -61,6 +75,7 @@ async def run(settings: Settings) -> None:
         await wait_for_definition(kube)
         workers.start()
         background.append(asyncio.create_task(resync.run(), name="resync"))
+        background.append(asyncio.create_task(upstream.run(), name="upstream"))
 
     async def stop(**_: object) -> None:
         for task in background:

@@ -88,6 +88,12 @@ class Kube:
         path = KINDS_BY_NAME[manifest["kind"]].path(metadata["namespace"], metadata["name"])
         return await self._apply(path, manifest)
 
+    async def create(self, manifest: Manifest) -> Body:
+        """For what can never be changed; refused with 409 where there is one of its name."""
+        kind, namespace = KINDS_BY_NAME[manifest["kind"]], manifest["metadata"]["namespace"]
+        query = {"fieldManager": names.FIELD_MANAGER}
+        return await self._request("POST", kind.path(namespace), body=manifest, query=query)
+
     async def apply_status(self, owner: Owner, status: InferenceServiceStatus) -> Body | None:
         """Only the status; the uid keeps it from an object of the same name made since. None: it is gone."""
         body = {

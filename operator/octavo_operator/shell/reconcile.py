@@ -14,6 +14,7 @@ from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
 from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.target import Refusal, Target
+from octavo_operator.decide.upstream import place_to_watch
 from octavo_operator.decide.world import World, parse_owner, parse_world
 from octavo_operator.desired.difference import difference
 from octavo_operator.desired.metadata import Manifest, Owner
@@ -24,6 +25,7 @@ from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.targets import Targets
+from octavo_operator.shell.upstream import UpstreamWatch
 
 REFUSED_SECONDS: Final = 30.0
 """Before we try again what the API server or somebody else's object stood in the way of."""
@@ -54,6 +56,7 @@ class Reconciler:
         kube: Kube,
         cache: Cache,
         targets: Targets,
+        upstream: UpstreamWatch,
         autoscaler: Autoscaler,
         reports: EngineReports,
         meters: Meters,
@@ -62,6 +65,7 @@ class Reconciler:
         self._kube = kube
         self._cache = cache
         self._targets = targets
+        self._upstream = upstream
         self._autoscaler = autoscaler
         self._reports = reports
         self._meters = meters
@@ -73,6 +77,7 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._autoscaler.forget(key)
             self._reports.forget(key)
+            self._upstream.forget(key)
             return None
         now, owner = self._clock(), parse_owner(body)
         try:
@@ -89,12 +94,14 @@ class Reconciler:
         return await self._reconcile_world(world, now=now)
 
     async def _reconcile_world(self, world: World, *, now: datetime) -> Pass:
+        world = self._look_upstream(world)
+
         async def announce() -> None:
             if world.status.observed_generation != world.generation:
                 await self._report(world.owner, build_first_status(world, now=now))
 
         target, again_seconds = await self._targets.find(world, now=now, before_asking=announce)
-        world = replace(world, status=self._read_status(world.owner))
+        world = self._look_upstream(replace(world, status=self._read_status(world.owner)))
         reported = await self._reports.blocks(world, target, now=now.timestamp())
         world = replace(world, engine_reported_blocks=reported)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
@@ -115,6 +122,10 @@ class Reconciler:
         return Pass(
             changed=changed, again_seconds=min((one for one in waits if one is not None), default=None)
         )
+
+    def _look_upstream(self, world: World) -> World:
+        key = (world.owner.namespace, world.owner.name)
+        return replace(world, upstream=self._upstream.watch(key, place_to_watch(world.spec.model)))
 
     async def _find_conflict(self, world: World, manifests: tuple[Manifest, ...]) -> Refusal | None:
         """An object of a child's name that is not ours must not be taken over."""

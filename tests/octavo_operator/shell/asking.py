@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from octavo_operator.decide.target import Refusal
+from octavo_operator.shell.cache import Key
 from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.upstream import Ask, UpstreamWatch
 
 
 @dataclass(frozen=True)
@@ -34,3 +36,13 @@ class Asker:
             return await ask(hub)
         finally:
             await hub.close()
+
+
+def make_upstream(
+    ask: Ask,
+    *,
+    tell: Callable[[Key], None] = lambda _: None,
+    interval: float = 300.0,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> UpstreamWatch:
+    return UpstreamWatch(ask=ask, tell=tell, interval_seconds=interval, draw_jitter=lambda: 0.0, clock=clock)

@@ -15,12 +15,15 @@ from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.kinds import SERVICES
 from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
+from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.reconcile import ChildRefused, Reconciler
+from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.settings import read_settings
 from octavo_operator.shell.targets import Targets
 from tests.octavo_operator.builders import NOW, OWNER
+from tests.octavo_operator.shell.asking import make_upstream
 
 SERVICE = build_service(OWNER, port=8000, serving="aaa")
 
@@ -58,15 +61,17 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
     """True if another pass is to follow at once."""
 
     async def run() -> bool:
-        hub, scraper = Hub("http://hub.test"), Scraper()
-        targets = Targets(read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), hub, draw_jitter=lambda: 0.0)
+        hub, scraper, meters = Hub("http://hub.test"), Scraper(), Meters()
+        settings, upstream = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), make_upstream(hub.resolve)
+        lookup = Lookup(settings, hub, ResolverPods(kube=kube, cache=cache, meters=meters), upstream)
         reconciler = Reconciler(
             kube=kube,
             cache=cache,
-            targets=targets,
+            targets=Targets(settings, lookup, draw_jitter=lambda: 0.0),
+            upstream=upstream,
             autoscaler=Autoscaler(scraper),
             reports=EngineReports(scraper),
-            meters=Meters(),
+            meters=meters,
             clock=lambda: NOW,
         )
         try:
