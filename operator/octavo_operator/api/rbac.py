@@ -1,7 +1,7 @@
 """Exactly what the operator may do; the chart's role is generated from here.
 
 No access to Secrets, none to nodes. Of pods the operator makes and deletes only resolvers: Deployments own
-the others.
+the others. Rights on kinds that a cluster does not have are without effect.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ def build_rules() -> list[dict[str, Any]]:
         rule(GROUP, (PLURAL,), ("list", "watch")),
         rule(GROUP, (f"{PLURAL}/status",), ("patch",)),
         rule("apps", ("deployments", "controllerrevisions"), (*READ, *WRITE)),
-        rule("", ("services",), (*READ, "create", "patch")),
+        rule("", ("services",), (*READ, *WRITE)),
         rule("", ("configmaps",), (*READ, "create", "patch")),
+        rule("policy", ("poddisruptionbudgets",), (*READ, *WRITE)),
+        rule("networking.k8s.io", ("networkpolicies",), (*READ, *WRITE)),
+        rule("gateway.networking.k8s.io", ("httproutes",), (*READ, *WRITE)),
+        rule("inference.networking.k8s.io", ("inferencepools",), (*READ, *WRITE)),
         rule("", ("pods",), ("list", "watch", "create", "delete")),
         rule("", ("events",), ("create",)),
     ]

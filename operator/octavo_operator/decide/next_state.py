@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from octavo_operator.decide.pinning import add_pin
 from octavo_operator.decide.report import Decisions, build_status
 from octavo_operator.decide.rollout import RolloutDecision, RolloutView, decide_rollout
 from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.surroundings import Sharing, build_policies, build_surroundings, find_stale
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.controller_revision import build_controller_revision
@@ -53,9 +54,13 @@ def decide_next_state(world: World, target: Target, scaling: ScalingDecision, *,
         )
     )
     decisions = Decisions(target=target, rollout=rollout, scaling=scaling)
+    manifests = build_manifests(world, target, rollout, now=now)
     return NextState(
-        manifests=tuple(build_manifests(world, target, rollout, now=now)),
-        removals=(*build_removals(world, rollout), *build_resolver_removals(world, target)),
+        manifests=tuple(manifests),
+        removals=(
+            *build_removals(world, rollout, manifests),
+            *build_resolver_removals(world, target),
+        ),
         status=build_status(world, decisions, now=now),
     )
 
@@ -69,11 +74,13 @@ def build_manifests(
         manifests.append(build_pins(world.owner, add_pin(world.pins, target.pin)))
     if target.revision is not None:
         manifests.append(build_target_revision(world, target.revision, rollout, now=now))
+    templates = {one: template_of(world, target, one) for one in rollout.replicas}
+    manifests += build_policies(world, templates)
     manifests += [
         build_deployment(
             world.owner,
             one,
-            template_of(world, target, one),
+            templates[one],
             replicas=replicas,
             progress_deadline_seconds=world.spec.rollout.progress_deadline_seconds,
         )
@@ -82,7 +89,11 @@ def build_manifests(
     if rollout.serving is not None:
         port = world.spec.routing.port
         manifests.append(build_service(world.owner, port=port, serving=rollout.serving))
-    return manifests
+    return manifests + build_surroundings(world, sharing_of(rollout))
+
+
+def sharing_of(rollout: RolloutDecision) -> Sharing:
+    return Sharing(weights={rollout.serving: 100} if rollout.serving else {}, services=())
 
 
 def template_of(world: World, target: Target, wanted: str) -> Mapping[str, Any]:
@@ -105,7 +116,7 @@ def build_target_revision(
     return build_controller_revision(world.owner, data, number=number, proven_at=proven_at)
 
 
-def build_removals(world: World, rollout: RolloutDecision) -> list[Removal]:
+def build_removals(world: World, rollout: RolloutDecision, wanted: Sequence[Manifest]) -> list[Removal]:
     in_use = {*rollout.replicas, *world.deployments}
     limit = world.spec.rollout.revision_history_limit
     pruned = prunable_revisions(world.numbers, in_use=in_use, limit=limit)
@@ -118,6 +129,7 @@ def build_removals(world: World, rollout: RolloutDecision) -> list[Removal]:
             Removal(kind="ControllerRevision", name=names.revision_name(world.owner.name, one))
             for one in pruned
         ),
+        *(Removal(kind=one.kind, name=one.name) for one in find_stale(world, wanted)),
     ]
 
 

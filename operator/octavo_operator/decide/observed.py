@@ -66,6 +66,22 @@ class PodView:
     """Init containers first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """That some object is there: a budget, a policy, a route."""
+
+    kind: str
+    name: str
+    revision: str
+    """The one that it belongs to, or empty."""
+
+
+def parse_placed(kind: str, body: Mapping[str, Any]) -> Placed:
+    metadata = body["metadata"]
+    revision = metadata.get("labels", {}).get(names.LABEL_REVISION, "")
+    return Placed(kind=kind, name=metadata["name"], revision=revision)
+
+
 def parse_deployment(body: Mapping[str, Any]) -> DeploymentView:
     """The revision is read from the selector: nobody can edit that."""
     spec, status = body.get("spec", {}), body.get("status", {})

@@ -15,7 +15,14 @@ from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.intent import TRACKED_COMMIT
-from octavo_operator.decide.observed import DeploymentView, PodView, parse_deployment, parse_pod
+from octavo_operator.decide.observed import (
+    DeploymentView,
+    Placed,
+    PodView,
+    parse_deployment,
+    parse_placed,
+    parse_pod,
+)
 from octavo_operator.decide.resolving import ResolverView, is_resolver, parse_resolver
 from octavo_operator.decide.upstream import Upstream
 from octavo_operator.desired.metadata import Owner
@@ -46,6 +53,8 @@ class Children:
     revisions: tuple[Body, ...] = ()
     config_maps: tuple[Body, ...] = ()
     services: tuple[Body, ...] = ()
+    surroundings: tuple[tuple[str, Body], ...] = ()
+    """Kind and body of whatever comes and goes with a revision or a field of spec, Services among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,9 @@ class World:
     """Pods that look up what the operator may not see."""
     upstream: Upstream | None = None
     """What the words stand for on the hub by now; None while that is not known."""
+    surroundings: tuple[Placed, ...] = ()
+    served_kinds: frozenset[str] = frozenset()
+    """Kinds of other projects that the API server has."""
 
     @property
     def proven(self) -> frozenset[str]:
@@ -102,6 +114,7 @@ def parse_world(body: Body, children: Children) -> World:
         pods=tuple(parse_pod(pod) for pod in children.pods if not is_resolver(pod)),
         resolvers=_parse_resolvers(owner, children.pods),
         selected=_find_selected(owner, children.services, revisions, status),
+        surroundings=tuple(parse_placed(kind, body) for kind, body in children.surroundings),
     )
 
 

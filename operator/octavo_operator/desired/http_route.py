@@ -7,15 +7,15 @@ The route says nothing of timeouts: answers are streamed for minutes, and Gatewa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from octavo_operator.api import names
 from octavo_operator.api.spec import Routing
 from octavo_operator.desired.inference_pool import POOL_GROUP, POOL_KIND
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
-ROUTE_GROUP = "gateway.networking.k8s.io"
-ROUTE_KIND = "HTTPRoute"
+ROUTE_GROUP: Final = "gateway.networking.k8s.io"
+ROUTE_KIND: Final = "HTTPRoute"
 
 
 def build_http_route(owner: Owner, routing: Routing, weights: Mapping[str, int]) -> Manifest:

@@ -28,10 +28,11 @@ from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.resync import Resync
 from octavo_operator.shell.scrape import Scraper
+from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
 from octavo_operator.shell.upstream import UpstreamWatch
-from octavo_operator.shell.watch import build_kopf_settings, build_registry
+from octavo_operator.shell.watch import build_kopf_settings, build_registry, watch_kind
 from octavo_operator.shell.worker import Workers
 
 CRD_WAIT_SECONDS: Final = 2.0
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 async def run(settings: Settings) -> None:
     kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
+    served = ServedKinds(kube)
     hub = Hub(settings.hub_endpoint)
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
     upstream = UpstreamWatch(
@@ -55,6 +57,7 @@ async def run(settings: Settings) -> None:
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
+        served=served,
         targets=Targets(settings, lookup, draw_jitter=random.random),
         upstream=upstream,
         autoscaler=Autoscaler(scraper),
@@ -63,16 +66,18 @@ async def run(settings: Settings) -> None:
         clock=lambda: datetime.now(UTC),
     )
     workers = Workers(queue, reconciler, meters)
-    meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
-    meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
-    meters.watch("octavo_operator_watched_words", "Words that are compared with the hub.", upstream.size)
+    show_sizes(meters, queue, cache, upstream)
     meters.serve(settings.metrics_address)
-    resync = Resync(kube=kube, cache=cache, queue=queue, namespace=settings.watch_namespace)
+    namespace = settings.watch_namespace
+    resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
     registry = build_registry(cache, queue, on_listed=resync.ask)
     background: list[asyncio.Task[None]] = []
 
     async def start(**_: object) -> None:
         await wait_for_definition(kube)
+        await served.look_all()
+        for kind in served.kinds:
+            watch_kind(registry, kind, cache, queue, on_listed=resync.ask)
         workers.start()
         background.append(asyncio.create_task(resync.run(), name="resync"))
         background.append(asyncio.create_task(upstream.run(), name="upstream"))
@@ -91,10 +96,16 @@ async def run(settings: Settings) -> None:
         registry=registry,
         settings=build_kopf_settings(),
         standalone=True,
-        clusterwide=not settings.watch_namespace,
-        namespaces=[settings.watch_namespace] if settings.watch_namespace else [],
+        clusterwide=not namespace,
+        namespaces=[namespace] if namespace else [],
         liveness_endpoint=f"http://{settings.health_address}/healthz",
     )
+
+
+def show_sizes(meters: Meters, queue: WorkQueue[Key], cache: Cache, upstream: UpstreamWatch) -> None:
+    meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
+    meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
+    meters.watch("octavo_operator_watched_words", "Words that are compared with the hub.", upstream.size)
 
 
 async def wait_for_definition(kube: Kube) -> None:

@@ -19,6 +19,7 @@ from octavo_operator.shell.kinds import (
     PODS,
     REVISIONS,
     SERVICES,
+    SURROUNDING_KINDS,
     Kind,
 )
 
@@ -101,6 +102,9 @@ class Cache:
             revisions=self._owned(REVISIONS, key, uid),
             config_maps=self._owned(CONFIG_MAPS, key, uid),
             services=self._owned(SERVICES, key, uid),
+            surroundings=tuple(
+                (kind.name, body) for kind in SURROUNDING_KINDS for body in self._owned(kind, key, uid)
+            ),
         )
 
     def _owned(self, kind: Kind, key: Key, uid: str) -> tuple[Body, ...]:

@@ -165,12 +165,12 @@ class Kube:
 
     async def serves(self, kind: Kind) -> bool:
         try:
-            await self._request("GET", f"/apis/{kind.group}/{kind.version}")
+            answer = await self._request("GET", f"/apis/{kind.group}/{kind.version}")
         except ApiRefused as refused:
             if refused.status == 404:
                 return False
             raise
-        return True
+        return any(one.get("name") == kind.plural for one in answer.get("resources") or ())
 
     async def _request(
         self,

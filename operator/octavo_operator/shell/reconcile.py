@@ -13,6 +13,7 @@ from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
 from octavo_operator.decide.report import build_first_status, build_invalid_status
+from octavo_operator.decide.surroundings import wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import place_to_watch
 from octavo_operator.decide.world import World, parse_owner, parse_world
@@ -21,12 +22,14 @@ from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
 from octavo_operator.shell.engine_reports import EngineReports
-from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, Kind
+from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, OPTIONAL_KINDS, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.targets import Targets
 from octavo_operator.shell.upstream import UpstreamWatch
 
+NOT_FOUND: Final = 404
 REFUSED_SECONDS: Final = 30.0
 """Before we try again what the API server or somebody else's object stood in the way of."""
 
@@ -55,6 +58,7 @@ class Reconciler:
         *,
         kube: Kube,
         cache: Cache,
+        served: ServedKinds,
         targets: Targets,
         upstream: UpstreamWatch,
         autoscaler: Autoscaler,
@@ -64,6 +68,7 @@ class Reconciler:
     ) -> None:
         self._kube = kube
         self._cache = cache
+        self._served = served
         self._targets = targets
         self._upstream = upstream
         self._autoscaler = autoscaler
@@ -103,7 +108,8 @@ class Reconciler:
         target, again_seconds = await self._targets.find(world, now=now, before_asking=announce)
         world = self._look_upstream(replace(world, status=self._read_status(world.owner)))
         reported = await self._reports.blocks(world, target, now=now.timestamp())
-        world = replace(world, engine_reported_blocks=reported)
+        served = await self._served.names(wanted_kinds(world.spec.routing))
+        world = replace(world, engine_reported_blocks=reported, served_kinds=served)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
         wanted = decide_next_state(world, target, scaling, now=now)
         refusal = await self._find_conflict(world, wanted.manifests)
@@ -160,6 +166,8 @@ class Reconciler:
         except ApiRefused as refused:
             if refused.in_vain or refused.is_passing:
                 raise
+            if refused.status == NOT_FOUND and kind in OPTIONAL_KINDS:
+                self._served.forget(kind)
             raise ChildRefused(f"{kind.name} {metadata['name']}: {refused}") from refused
         self._cache.put(kind, stored)
         # Equal versions: a policy of the cluster undoes what we write. Once a pass is enough of that.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from octavo_operator.shell.cache import Body, Cache, Key, key_of, uid_of, version_of
@@ -29,11 +29,20 @@ logger = logging.getLogger(__name__)
 class Resync:
     """One task that mends the cache; what it finds is put on the queue."""
 
-    def __init__(self, *, kube: Kube, cache: Cache, queue: WorkQueue[Key], namespace: str) -> None:
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        cache: Cache,
+        queue: WorkQueue[Key],
+        namespace: str,
+        optional: Callable[[], tuple[Kind, ...]],
+    ) -> None:
         self._kube = kube
         self._cache = cache
         self._queue = queue
         self._namespace = namespace
+        self._optional = optional
         self._asked = asyncio.Event()
 
     def ask(self) -> None:
@@ -54,7 +63,7 @@ class Resync:
 
     async def _compare_all(self) -> bool:
         try:
-            for kind in (INFERENCE_SERVICES, *CHILD_KINDS):
+            for kind in (INFERENCE_SERVICES, *CHILD_KINDS, *self._optional()):
                 await self.compare(kind)
         except (ApiRefused, ApiUnreachable) as error:
             logger.warning("the cache could not be compared with the API server: %s", error)

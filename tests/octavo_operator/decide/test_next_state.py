@@ -177,8 +177,10 @@ def test_children_come_in_an_order_that_loses_no_promise() -> None:
     assert [manifest["kind"] for manifest in state.manifests] == [
         "ConfigMap",
         "ControllerRevision",
+        "NetworkPolicy",
         "Deployment",
         "Service",
+        "PodDisruptionBudget",
     ]
 
 

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from octavo_operator.decide.surroundings import Sharing, build_policies, build_surroundings
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.deployment import build_deployment
 from octavo_operator.desired.difference import difference
@@ -26,7 +27,7 @@ from octavo_operator.desired.pod_template import (
 )
 from octavo_operator.desired.revision import Revision, parse_revision_data, revision_data
 from octavo_operator.desired.service import build_service
-from tests.octavo_operator.builders import OWNER, make_pin, make_revision, make_spec
+from tests.octavo_operator.builders import OWNER, make_pin, make_revision, make_spec, make_world
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FULL_SPEC = make_spec(
@@ -41,7 +42,11 @@ FULL_SPEC = make_spec(
     },
     resources={"cpu": "1.5", "memory": "2Gi"},
     rollout={"drainSeconds": 30, "progressDeadlineSeconds": 600},
-    routing={"port": 9000},
+    routing={
+        "port": 9000,
+        "httpRoute": {"parentRefs": [{"name": "public"}], "hostnames": ["chat.example.com"]},
+        "inferencePool": {"endpointPickerRef": {"name": "epp"}},
+    },
 )
 
 
@@ -53,11 +58,15 @@ def deployment_of(revision: Revision, *, replicas: int = 1, deadline: int = 60) 
 
 def manifests(spec: Any) -> list[dict[str, Any]]:
     revision = make_revision(spec)
+    world = make_world(spec=spec, served_kinds=frozenset({"HTTPRoute", "InferencePool"}))
+    sharing = Sharing(weights={revision.hash: 100}, services=(revision.hash,))
     return [
         build_pins(OWNER, (make_pin(spec),)),
         build_controller_revision(OWNER, revision_data(revision), number=1, proven_at=None),
+        *build_policies(world, {revision.hash: revision.template}),
         deployment_of(revision, replicas=2, deadline=spec.rollout.progress_deadline_seconds),
         build_service(OWNER, port=spec.routing.port, serving=revision.hash),
+        *build_surroundings(world, sharing),
     ]
 
 

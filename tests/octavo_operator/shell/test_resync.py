@@ -55,7 +55,8 @@ def compare(cache: Cache, kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> li
 
     async def run() -> list[Key]:
         queue: WorkQueue[Key] = WorkQueue(draw_jitter=lambda: 0.0)
-        await Resync(kube=kube, cache=cache, queue=queue, namespace="").compare(DEPLOYMENTS)
+        comparison = Resync(kube=kube, cache=cache, queue=queue, namespace="", optional=tuple)
+        await comparison.compare(DEPLOYMENTS)
         return [await queue.take() for _ in range(queue.depth())]
 
     return asyncio.run(run())

@@ -20,6 +20,7 @@ from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.reconcile import ChildRefused, Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.scrape import Scraper
+from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import read_settings
 from octavo_operator.shell.targets import Targets
 from tests.octavo_operator.builders import NOW, OWNER
@@ -71,6 +72,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             upstream=upstream,
             autoscaler=Autoscaler(scraper),
             reports=EngineReports(scraper),
+            served=ServedKinds(kube),
             meters=meters,
             clock=lambda: NOW,
         )
