@@ -12,7 +12,8 @@ from octavo_engine.execution.cache_sizing import BlockCount
 from octavo_engine.execution.kv_cache import KVCacheShape
 from octavo_engine.execution.loaded_model import LoadedModel
 from octavo_engine.kernels import reference
-from octavo_engine.models.decoder_config import DecoderConfig, LayerConfig
+from octavo_engine.models.decoder_config import DecoderConfig
+from octavo_engine.models.layer_config import LayerConfig
 
 
 def settle_facts(
