@@ -7,6 +7,7 @@ from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Final
 
+from tests.cluster.local.audit import write_audit_policy
 from tests.cluster.local.credentials import Credentials
 from tests.cluster.local.paths import ClusterPaths
 
@@ -70,6 +71,8 @@ def api_server_command(plane: ControlPlane) -> list[str | Path]:
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged",
+        f"--audit-policy-file={write_audit_policy(plane.paths)}",
+        f"--audit-log-path={plane.paths.audit_log}",
         f"--tls-cert-file={files.api_server.certificate}",
         f"--tls-private-key-file={files.api_server.key}",
         f"--client-ca-file={files.authority.certificate}",
@@ -106,6 +109,9 @@ def controller_manager_command(plane: ControlPlane) -> list[str | Path]:
         f"--kubeconfig={files.controller_manager}",
         "--secure-port=0",
         "--leader-elect=false",
+        # A thousand services at once are held up by the default of 20 requests a second, not by the operator.
+        "--kube-api-qps=300",
+        "--kube-api-burst=600",
         "--use-service-account-credentials",
         f"--service-account-private-key-file={files.service_account_key}",
         f"--root-ca-file={files.authority.certificate}",

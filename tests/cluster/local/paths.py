@@ -58,6 +58,11 @@ class ClusterPaths:
         return self.root / "logs"
 
     @property
+    def audit_log(self) -> Path:
+        """What the API server was asked by service accounts."""
+        return self.logs / "audit.log"
+
+    @property
     def bin(self) -> Path:
         return self.root / "bin"
 
