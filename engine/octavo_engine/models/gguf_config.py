@@ -1,7 +1,7 @@
 """A GGUF file's metadata as the `config.json` that it was converted from.
 
-Only the architecture `llama` (Llama, Mistral and their like) is read. A field of it that is not known
-here may change what the model computes, so that it is refused by name.
+A field of an architecture that is not known here may change what the model computes, so that it is
+refused by name.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import numpy as np
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.gguf_file import GGUFFile
-from octavo_engine.models.gguf_weights import FREQUENCY_DIVISORS
+from octavo_engine.models.gguf_architectures import ARCHITECTURES, LLAMA_WITH_EXPERTS, GGUFArchitecture
 
-ARCHITECTURE: Final = "llama"
 FIELDS: Final = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -27,81 +26,126 @@ FIELDS: Final = {
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
 }
+"""Of every architecture."""
 CHECKED: Final = ("attention.value_length", "rope.dimension_count", "expert_count", "expert_used_count")
-SCALING: Final = ("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length")
+SCALING: Final = {
+    "rope.scaling.type": "rope_type",
+    "rope.scaling.factor": "factor",
+    "rope.scaling.original_context_length": "original_max_position_embeddings",
+    "rope.scaling.attn_factor": "attention_factor",
+    "rope.scaling.yarn_attn_factor": "attention_factor",
+    "rope.scaling.yarn_beta_fast": "beta_fast",
+    "rope.scaling.yarn_beta_slow": "beta_slow",
+}
 WITHOUT_EFFECT: Final = ("vocab_size", "rope.scaling.finetuned", "tensor_data_layout")
 """The vocabulary's size is that of the embeddings."""
 END_FIELDS: Final = ("eos_token_id", "eot_token_id", "eom_token_id")
 DTYPE_OF_ENCODING: Final = {0: "float32", 1: "float16"}
 """Of what is stored; everything else, quantized or not, is brought to bfloat16."""
+FREQUENCY_DIVISORS: Final = "rope_freqs.weight"
+SHORT_DIVISORS: Final = "rope_factors_short.weight"
+LONG_DIVISORS: Final = "rope_factors_long.weight"
+READ_AS_CONFIG: Final = (FREQUENCY_DIVISORS, SHORT_DIVISORS, LONG_DIVISORS)
+"""Tensors that are a part of the configuration."""
+
+
+def gguf_architecture(file: GGUFFile) -> GGUFArchitecture:
+    """The architecture that a file states."""
+    name = _name(file)
+    architecture = ARCHITECTURES.get(name)
+    if architecture is None:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise UnsupportedModel(f"general.architecture: {name!r} in a GGUF file is not one of {known}")
+    return LLAMA_WITH_EXPERTS if name == "llama" and _value(file, "expert_count") else architecture
 
 
 def read_gguf_config(file: GGUFFile) -> dict[str, object]:
     """The configuration; raises `UnsupportedModel` that names the field it stumbles on."""
-    architecture = file.fields.get("general.architecture")
-    if architecture != ARCHITECTURE:
-        raise UnsupportedModel(f"general.architecture: {architecture!r} in a GGUF file; only llama is read")
-    _require_known(file)
-    embeddings, ends = (
-        file.tensors.get("token_embd.weight"),
-        (f"tokenizer.ggml.{name}" for name in END_FIELDS),
-    )
-    config = {name: _value(file, field) for field, name in FIELDS.items()} | {
-        "model_type": "llama",
-        "vocab_size": embeddings.shape[0] if embeddings is not None else None,
+    architecture = gguf_architecture(file)
+    fields = FIELDS | dict(architecture.fields)
+    _require_known(file, fields)
+    stated = {name: _value(file, field) for field, name in fields.items()}
+    config = dict(architecture.implied) | {k: v for k, v in stated.items() if v is not None}
+    config |= {
+        "model_type": architecture.model_type,
         "rope_scaling": _scaling(file),
+        "tie_word_embeddings": "output.weight" not in file.tensors,
+        "eos_token_id": _ends(file),
+        "dtype": _dtype(file),
         "attention_bias": "blk.0.attn_q.bias" in file.tensors,
         "mlp_bias": "blk.0.ffn_up.bias" in file.tensors,
-        "tie_word_embeddings": "output.weight" not in file.tensors,
-        "eos_token_id": [file.fields.get(name) for name in ends if name in file.fields],
-        "dtype": _dtype(file),
     }
-    _require_whole_heads(file, config)
-    return config
+    embeddings = file.tensors.get("token_embd.weight")
+    if embeddings is not None:
+        config["vocab_size"] = embeddings.shape[0]
+    config["sliding_window"] = config.get("sliding_window") or None  # Phi-3 writes 0 for none
+    return config | _heads(file, architecture)
+
+
+def _name(file: GGUFFile) -> str:
+    return str(file.fields.get("general.architecture"))
 
 
 def _value(file: GGUFFile, name: str) -> object:
-    return file.fields.get(f"{ARCHITECTURE}.{name}")
+    return file.fields.get(f"{_name(file)}.{name}")
 
 
-def _require_known(file: GGUFFile) -> None:
-    known = {f"{ARCHITECTURE}.{name}" for name in (*FIELDS, *CHECKED, *SCALING, *WITHOUT_EFFECT)}
-    unknown = sorted(name for name in set(file.fields) - known if name.startswith(f"{ARCHITECTURE}."))
+def _require_known(file: GGUFFile, fields: dict[str, str]) -> None:
+    prefix = f"{_name(file)}."
+    known = {prefix + name for name in (*fields, *CHECKED, *SCALING, *WITHOUT_EFFECT)}
+    unknown = sorted(name for name in set(file.fields) - known if name.startswith(prefix))
     if unknown:
         raise UnsupportedModel(
-            f"{unknown[0]}: {file.fields.get(unknown[0])!r} in a GGUF file is not understood"
+            f"{unknown[0]}: {file.fields.get(unknown[0])!r:.60} in a GGUF file is not understood"
         )
-    if _value(file, "expert_count"):
-        raise UnsupportedModel(f"llama.expert_count: {_value(file, 'expert_count')}: no experts from GGUF")
+    if _value(file, "expert_count") and "expert_count" not in gguf_architecture(file).fields:
+        raise UnsupportedModel(f"{prefix}expert_count: this architecture has no experts")
 
 
-def _require_whole_heads(file: GGUFFile, config: dict[str, object]) -> None:
-    """All dimensions of a head are rotated, and values are as wide as keys."""
-    hidden = file.integer("llama.embedding_length", 0)
-    head_dim = config["head_dim"] or hidden // max(1, file.integer("llama.attention.head_count", 1))
-    for name in ("rope.dimension_count", "attention.value_length"):
-        if (_value(file, name) or head_dim) != head_dim:
-            raise UnsupportedModel(f"llama.{name}: {_value(file, name)} in heads of {head_dim}")
+def _heads(file: GGUFFile, architecture: GGUFArchitecture) -> dict[str, object]:
+    """What follows from a head's width: what of it is rotated, and by what queries are scaled."""
+    name = _name(file)
+    per_head = file.integer(f"{name}.embedding_length", 0) // max(
+        1, file.integer(f"{name}.attention.head_count", 1)
+    )
+    head_dim = file.integer(f"{name}.attention.key_length", per_head)
+    rotated = file.integer(f"{name}.rope.dimension_count", head_dim)
+    if rotated != head_dim and not architecture.partly_rotated:
+        raise UnsupportedModel(f"{name}.rope.dimension_count: {rotated} in heads of {head_dim}")
+    if file.integer(f"{name}.attention.value_length", head_dim) != head_dim:
+        raise UnsupportedModel(f"{name}.attention.value_length: not the {head_dim} of keys")
+    wide = file.integer(f"{name}.block_count", 0) == architecture.wide_heads_from_layer_count
+    return {
+        "partial_rotary_factor": rotated / max(1, head_dim),
+        "query_pre_attn_scalar": per_head if wide else head_dim,
+    }
+
+
+def _ends(file: GGUFFile) -> list[object]:
+    names = (f"tokenizer.ggml.{name}" for name in END_FIELDS)
+    return [file.fields[name] for name in names if name in file.fields]
 
 
 def _scaling(file: GGUFFile) -> dict[str, object] | None:
     """Llama 3 leaves its scaling as a divisor for each frequency, which is how LongRoPE writes any."""
-    divisors = file.tensors.get(FREQUENCY_DIVISORS)
-    if divisors is not None:
-        factors = np.fromfile(
-            file.path, dtype="<f4", count=prod(divisors.shape), offset=divisors.offset
-        ).tolist()
-        return {
-            "rope_type": "longrope",
-            "short_factor": factors,
-            "long_factor": factors,
-            "attention_factor": 1.0,
-        }
-    kind, factor, original = (_value(file, name) for name in SCALING)
-    if kind in (None, "none"):
-        return None
-    scaling = {"rope_type": kind, "factor": factor, "original_max_position_embeddings": original}
-    return {name: value for name, value in scaling.items() if value is not None}
+    if FREQUENCY_DIVISORS in file.tensors:
+        divisors = _numbers(file, FREQUENCY_DIVISORS)
+        return _longrope(divisors, divisors) | {"attention_factor": 1.0}
+    stated = {name: _value(file, field) for field, name in SCALING.items()}
+    scaling = {name: value for name, value in stated.items() if value is not None}
+    if SHORT_DIVISORS in file.tensors and LONG_DIVISORS in file.tensors:
+        return scaling | _longrope(_numbers(file, SHORT_DIVISORS), _numbers(file, LONG_DIVISORS))
+    return None if scaling.get("rope_type", "none") == "none" else scaling
+
+
+def _longrope(short: list[float], long: list[float]) -> dict[str, object]:
+    return {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+
+
+def _numbers(file: GGUFFile, name: str) -> list[float]:
+    tensor = file.tensors[name]
+    count = prod(tensor.shape)
+    return [float(x) for x in np.fromfile(file.path, dtype="<f4", count=count, offset=tensor.offset)]
 
 
 def _dtype(file: GGUFFile) -> str:
