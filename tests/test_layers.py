@@ -37,6 +37,11 @@ LAYERS = (
         ("octavo", "octavo_operator.api", "octavo_operator.desired", "pydantic"),
         pure=True,
     ),
+    Layer(
+        "octavo_operator.simulation",
+        ("octavo", "octavo_operator.api", "octavo_operator.decide", "numpy", "numba"),
+        pure=True,
+    ),
     Layer("octavo_engine.scheduling", ("octavo",), pure=True),
 )
 FORBIDDEN = {
@@ -118,6 +123,7 @@ def test_no_test_folder_is_called_operator() -> None:
         pytest.param("octavo.planning", "from octavo.cli import main", "", id="own package is allowed"),
         pytest.param("octavo_engine.scheduling.scheduler", "import torch", "may import", id="pure scheduler"),
         pytest.param("octavo_operator.decide.rollout", "import kopf", "may import", id="pure decisions"),
+        pytest.param("octavo_operator.simulation.run", "import time", "is pure", id="simulated time only"),
         pytest.param("octavo_operator.shell.scrape", "import octavo_engine", "never", id="no engine"),
         pytest.param("octavo_engine.server.routes", "import torch.nn", "never", id="no torch in routes"),
     ],
