@@ -23,7 +23,7 @@ from octavo_operator.cli.cluster import (
 from octavo_operator.cli.exit_statuses import DIFFERS, OK
 from octavo_operator.cli.program import report_errors
 from octavo_operator.cli.revisions import HistoryLine, history_lines
-from octavo_operator.cli.service_file import read_service_file
+from octavo_operator.cli.service_file import add_file_option, read_service_file
 from octavo_operator.decide.edits import changed_paths, merge_patch
 from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.ownership import last_applier
@@ -49,9 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="octavo diff", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "-f", "--file", metavar="FILE", required=True, help="an InferenceService; - reads standard input"
-    )
+    add_file_option(parser)
     parser.add_argument(
         "--field-manager", metavar="NAME", help="whose apply it would be (default: who applied it last)"
     )

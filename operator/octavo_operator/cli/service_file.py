@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,12 @@ import yaml
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api import names
+
+
+def add_file_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", required=True, help="an InferenceService; - reads standard input"
+    )
 
 
 def read_service_file(path: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec import InferenceServiceSpec
-from octavo_operator.decide.intent import build_intent, hash_intent
+from octavo_operator.decide.intent import TRACKED_COMMIT, build_intent, hash_intent
 
 Patch = dict[str, Any]
 """A JSON merge patch (RFC 7386): a null takes a field away."""
@@ -69,10 +69,17 @@ def changed_paths(patch: Mapping[str, Any], root: str = "spec") -> Iterator[str]
 def plan_return(spec: Mapping[str, Any], stored_intent: Mapping[str, Any], *, wanted: str) -> Patch:
     """The edit of `spec` after which it asks for the revision `wanted` again; empty if it does already.
 
+    Words that followed a branch cannot be said again: the branch has moved. The commit that they stood for is
+    pinned instead, which is a revision of its own with the same weights.
+
     Raises InvalidSpec if no edit of the hashed fields leads there.
     """
-    now = build_intent(InferenceServiceSpec.model_validate(spec))
-    patch = merge_patch(now, stored_intent)
+    intent = deepcopy(dict(stored_intent))
+    tracked = intent["model"].pop(TRACKED_COMMIT, None)
+    if tracked is not None:
+        intent["model"]["revision"] = tracked
+        wanted = hash_intent(intent)
+    patch = merge_patch(build_intent(InferenceServiceSpec.model_validate(spec)), intent)
     reached = hash_intent(build_intent(InferenceServiceSpec.model_validate(apply_patch(spec, patch))))
     if reached != wanted:
         raise InvalidSpec(

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from octavo.planning import MemoryPlan
-from octavo_operator.decide.intent import HASH_VERSION, build_intent, hash_intent
+from octavo_operator.decide.intent import hash_intent
 from octavo_operator.decide.pinning import find_pin, refuse_words
-from octavo_operator.decide.sizing import plan_memory, summarize_plan
+from octavo_operator.decide.revising import build_revision, intent_of
+from octavo_operator.decide.sizing import plan_memory
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import follow
 from octavo_operator.decide.world import World
 from octavo_operator.desired.pins import Pin
-from octavo_operator.desired.pod_template import PodInputs, build_pod_template
 from octavo_operator.desired.resolver_pod import needs_resolver
 from octavo_operator.desired.revision import Revision
 from octavo_operator.shell.lookup import Announce, Lookup
@@ -78,36 +77,13 @@ class Targets:
         return Target(pin=answer.pin, revision=self._build_revision(world, answer.pin, plan))
 
     def _build_revision(self, world: World, pin: Pin, plan: MemoryPlan) -> Revision:
-        intent = intent_of(world, pin)
-        inputs = PodInputs(
-            service=world.owner.name,
-            revision=hash_intent(intent),
-            spec=world.spec,
-            commit=pin.commit,
-            manifest_digest=pin.manifest_digest,
-            image=world.spec.engine.image or self._settings.engine_image,
-            plan=plan,
+        return build_revision(
+            world,
+            pin,
+            plan,
+            engine_image=self._settings.engine_image,
             hub_endpoint=self._settings.hub_endpoint,
         )
-        # Pods without a record are there only if somebody deleted it: that restarts none of them, even if
-        # this operator would now build them otherwise.
-        running = world.deployments.get(inputs.revision)
-        template = dict(running.template) if running else build_pod_template(inputs)
-        return Revision(
-            hash=inputs.revision,
-            hash_version=HASH_VERSION,
-            intent=intent,
-            commit=pin.commit,
-            manifest_digest=pin.manifest_digest,
-            image=template["spec"]["containers"][0]["image"],
-            plan=summarize_plan(plan),
-            template=template,
-        )
-
-
-def intent_of(world: World, pin: Pin | None) -> dict[str, Any]:
-    """The commit is part of the intent only where the same words follow a branch."""
-    return build_intent(world.spec, tracked_commit=pin.commit if pin is not None and pin.tracked else "")
 
 
 def words_of(world: World, pin: Pin | None) -> Words:

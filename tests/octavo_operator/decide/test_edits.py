@@ -63,6 +63,12 @@ def test_return_leaves_alone_what_makes_no_revision() -> None:
     assert list(changed_paths(patch)) == ["spec.model.revision"]
 
 
+def test_return_pins_the_commit_when_the_words_followed_a_branch() -> None:
+    earlier = build_intent(make_spec(), tracked_commit=COMMIT)
+    patch = plan_return(raw(), earlier, wanted=hash_intent(earlier))
+    assert patch == {"model": {"revision": COMMIT}}
+
+
 def test_return_is_refused_when_the_stored_words_lead_elsewhere() -> None:
     intent = build_intent(make_spec()) | {"model": {"uri": URI, "revision": "main", "colour": "red"}}
     with pytest.raises(InvalidSpec, match="take the edit from Git"):
