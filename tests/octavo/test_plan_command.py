@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from octavo.cli.exit_codes import BAD_INPUT, DOES_NOT_FIT, OK, OUTPUT_CLOSED, UNAVAILABLE, UNSUPPORTED
-from octavo.cli.main import main
+from octavo.cli.main import COMMAND_GROUP, main
 from octavo.cli.plan_command import parse_size
 from octavo.errors import InvalidSpec
 from tests.octavo.kv_cases import CASES, config_of
@@ -283,7 +284,7 @@ def test_uri_is_refused_when_it_names_no_repository(uri: str, capsys: pytest.Cap
 
 def test_command_answers_in_well_under_a_second_and_imports_nothing_heavy(config_file: Path) -> None:
     code = (
-        "import sys; from octavo.cli.main import main; "
+        "import sys; from octavo.cli.main import COMMAND_GROUP, main; "
         f"main(['plan', '--config', {str(config_file)!r}, '--accelerator', 'H100-80GB']); "
         "heavy = {'torch', 'transformers', 'kopf', 'pydantic', 'fastapi'} & set(sys.modules); "
         "assert not heavy, heavy"
@@ -316,6 +317,15 @@ def test_usage_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_is_refused_when_it_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fly"]) == BAD_INPUT
     assert "no command 'fly'" in capsys.readouterr().err
+
+
+def test_command_says_what_to_install_when_its_part_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = EntryPoint(name="status", value="octavo_operator.no_such_part:main", group=COMMAND_GROUP)
+    monkeypatch.setattr("octavo.cli.main.installed_commands", lambda: {"status": entry})
+    assert main(["status"]) == BAD_INPUT
+    assert "pip install 'octavo[operator]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -58,11 +58,21 @@ def run(argv: Sequence[str] | None) -> int:
         print(f"octavo: no command {name!r}\n\n{usage(list(commands))}", file=sys.stderr)
         return BAD_INPUT
     try:
-        status: int = commands[name].load()(rest)
+        command = commands[name].load()
+    except ModuleNotFoundError as error:
+        print(f"octavo {name}: {missing_part(error)}", file=sys.stderr)
+        return BAD_INPUT
+    try:
+        status: int = command(rest)
     except OctavoError as error:
         print(f"octavo {name}: {error}", file=sys.stderr)
         return BAD_INPUT
     return status
+
+
+def missing_part(error: ModuleNotFoundError) -> str:
+    """`octavo plan` needs nothing besides Python; the commands that speak to a cluster do."""
+    return f"Python package {error.name!r} is not installed; pip install 'octavo[operator]'"
 
 
 if __name__ == "__main__":
