@@ -66,7 +66,8 @@ def _kernels(config: DecoderConfig) -> tuple[LayerKernels, ...]:
 
 
 def _kinds(config: DecoderConfig, layer: LayerConfig) -> tuple[str, str]:
-    span = "full" if layer.window is None else "sliding"
+    windowed = "chunked" if config.family.chunked_windows else "sliding"
+    span = "full" if layer.window is None else windowed
     attention = "latent" if config.latent is not None else span
     return f"{attention} attention", "dense MLP" if layer.experts is None else "experts"
 

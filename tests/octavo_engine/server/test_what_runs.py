@@ -73,6 +73,12 @@ def test_metrics_name_the_kernels_of_each_kind_of_layer(server: RunningServer) -
             {"sliding attention": 3, "full attention": 1},
             id="windows",
         ),
+        pytest.param(
+            "Llama4TextConfig",
+            {"num_local_experts": 2, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 64},
+            {"chunked attention": 3, "full attention": 1, "experts": 2, "dense MLP": 2},
+            id="chunks",
+        ),
     ],
 )
 def test_kinds_of_layers_are_counted(
