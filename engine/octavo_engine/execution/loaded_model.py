@@ -53,7 +53,9 @@ def load_model(
     files = source.open_weights()
     weights_bytes = sum(stored.num_elements for stored in files.tensors.values()) * dtype.itemsize
     require_room_for_weights(weights_bytes=weights_bytes, limit_bytes=limit_bytes)
-    num_token_ids = read_num_token_ids(source.folder, vocab_size=decoder_config.vocab_size)
+    num_token_ids = read_num_token_ids(
+        source.folder, vocab_size=decoder_config.vocab_size, num_named_ids=source.num_named_ids
+    )
     decoder = load_decoder(
         files,
         decoder_config,

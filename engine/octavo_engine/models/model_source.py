@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from octavo_engine.gguf_file import GGUFFile, find_gguf
+from octavo_engine.gguf_tokens import num_named_tokens
 from octavo_engine.models.gguf_config import read_gguf_config
 from octavo_engine.models.gguf_weights import GGUFWeights
 from octavo_engine.models.loading import read_model_json
@@ -22,6 +23,8 @@ class ModelSource:
     folder: Path
     """Where further files may lie."""
     open_weights: Callable[[], WeightSource]
+    num_named_ids: int | None = None
+    """Ids below this are tokens by what the file says; None: it does not say."""
 
 
 def open_model(path: Path) -> ModelSource:
@@ -35,5 +38,8 @@ def open_model(path: Path) -> ModelSource:
         )
     file = GGUFFile(gguf_path)
     return ModelSource(
-        config=read_gguf_config(file), folder=gguf_path.parent, open_weights=lambda: GGUFWeights(file)
+        config=read_gguf_config(file),
+        folder=gguf_path.parent,
+        open_weights=lambda: GGUFWeights(file),
+        num_named_ids=num_named_tokens(file),
     )

@@ -10,8 +10,11 @@ from octavo_engine.models.loading import read_model_json
 from octavo_engine.models.nested_text import text_config
 
 
-def read_num_token_ids(model_dir: Path, *, vocab_size: int) -> int:
-    """Ids below this have a text; the rest of `vocab_size` pads the matrix and must not be drawn."""
+def read_num_token_ids(model_dir: Path, *, vocab_size: int, num_named_ids: int | None = None) -> int:
+    """Ids below this have a text; the rest of `vocab_size` pads the matrix and must not be drawn.
+
+    `num_named_ids` is what a weight file says of it, for where no tokenizer.json does.
+    """
     tokenizer = read_model_json(model_dir, "tokenizer.json", required=False)
     model = tokenizer.get("model")
     vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
@@ -23,7 +26,9 @@ def read_num_token_ids(model_dir: Path, *, vocab_size: int) -> int:
     added = tokenizer.get("added_tokens")
     if isinstance(added, list):
         highest = max([highest, *(int(token["id"]) for token in added)])
-    return vocab_size if highest < 0 else min(vocab_size, highest + 1)
+    if highest < 0:
+        return min(vocab_size, num_named_ids or vocab_size)
+    return min(vocab_size, highest + 1)
 
 
 def read_eos_token_ids(model_dir: Path, config: Mapping[str, object]) -> frozenset[int]:

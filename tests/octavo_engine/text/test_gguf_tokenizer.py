@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 from tokenizers import Regex, Tokenizer, pre_tokenizers
+from transformers.integrations.gguf import gguf_tokenizer_mapping
 
 from octavo.errors import InvalidConfig, InvalidSpec
 from octavo_engine.cli.serve_command import open_folder
 from octavo_engine.server.process import read_text_files
-from octavo_engine.text.gguf_tokenizer import LLAMA3
+from octavo_engine.text.gguf_tokenizer import (
+    GPT4O_PATTERN,
+    LLAMA3_PATTERN,
+    QWEN2_PATTERN,
+    SPLITTINGS,
+    TEKKEN_PATTERN,
+)
 from octavo_engine.text.tokenizer import TextTokenizer, load_tokenizer
 from tests.octavo_engine.models.gguf_files import tokenizer_fields, write_gguf
 from tests.octavo_engine.oracle import save_tiny_model
@@ -25,6 +32,15 @@ TEXTS = [
     "",
 ]
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def split_by(pattern: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +67,10 @@ def with_splitting(splitting: pre_tokenizers.PreTokenizer) -> Tokenizer:
             pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), BYTES]),
             id="digits apart",
         ),
-        pytest.param(
-            "llama-bpe",
-            pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(Regex(LLAMA3.pattern or ""), behavior="isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-                ]
-            ),
-            id="llama 3",
-        ),
+        pytest.param("qwen2", split_by(QWEN2_PATTERN), id="qwen 2"),
+        pytest.param("tekken", split_by(TEKKEN_PATTERN), id="mistral nemo"),
+        pytest.param("gpt-4o", split_by(GPT4O_PATTERN), id="phi 4 mini"),
+        pytest.param("llama-bpe", split_by(LLAMA3_PATTERN), id="llama 3"),
     ],
 )
 def test_tokenizer_from_the_file_gives_the_original_tokens(
@@ -75,6 +85,19 @@ def test_tokenizer_from_the_file_gives_the_original_tokens(
         assert tokenizer.decode(ids) == original.decode(ids)
     assert tokenizer.special_ids == original.special_ids
     assert tokenizer.vocab_size == original.vocab_size
+
+
+def test_patterns_are_those_of_transformers() -> None:
+    theirs = gguf_tokenizer_mapping.GGUF_PRE_TOKENIZER_SPLITS
+    for name, splitting in SPLITTINGS.items():
+        if splitting.pattern is not None:
+            assert splitting.pattern == theirs[name], name
+
+
+def test_qwen_joins_accents_with_their_letters(checkpoint: Path, tmp_path: Path) -> None:
+    fields = tokenizer_fields(trained_tokenizer(), split="qwen2", special=SPECIAL)
+    tokenizer = load_tokenizer(gguf_with(checkpoint, tmp_path, fields))
+    assert tokenizer.encode("cafe\u0301") == tokenizer.encode("caf\u00e9")
 
 
 def test_llama3_begins_a_text_with_bos_unless_the_file_says_otherwise(
@@ -97,7 +120,7 @@ def test_template_writes_the_special_tokens_of_the_file(checkpoint: Path, tmp_pa
         assert template.render([{"role": "user", "content": "hello"}]) == expected
 
 
-@pytest.mark.parametrize("changes", [{"pre": "unheard-of"}, {"model": "llama"}])
+@pytest.mark.parametrize("changes", [{"pre": "unheard-of"}, {"model": "rwkv"}, {"model": "llama"}])
 def test_tokenizer_that_is_not_known_is_refused_until_the_models_own_lies_beside(
     checkpoint: Path, tmp_path: Path, changes: dict[str, str]
 ) -> None:
