@@ -50,6 +50,9 @@ GROUPS = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "controllerrevisions": "/apis/apps/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
+    "httproutes": "/apis/gateway.networking.k8s.io/v1",
+    "inferencepools": "/apis/inference.networking.k8s.io/v1",
 }
 WAIT_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -95,6 +98,10 @@ class Stage:
     folder: Path
     engine_image: str = "example.test/engine:1"
     process: subprocess.Popen[bytes] | None = None
+    rules: list[dict[str, Any]] = field(default_factory=build_rules)
+    """What the operator's account may do."""
+    everywhere: bool = False
+    """With a ClusterRole, watching all namespaces, as the chart installs it by default."""
     health_port: int = field(default_factory=free_port)
     metrics_port: int = field(default_factory=free_port)
 
@@ -114,22 +121,26 @@ class Stage:
     # The operator ---------------------------------------------------------------------------------
     def open(self) -> None:
         self.cluster.kubectl("create", "namespace", self.namespace)
+        self.kubectl("create", "serviceaccount", "octavo-operator")
+        self.grant()
+
+    @property
+    def account(self) -> str:
+        return f"{self.namespace}:octavo-operator"
+
+    def grant(self) -> None:
+        """The account's rules, in its namespace or everywhere."""
+        kind = "ClusterRole" if self.everywhere else "Role"
+        name = self.namespace if self.everywhere else "octavo-operator"
         role = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "Role",
-            "metadata": {"name": "octavo-operator", "namespace": self.namespace},
-            "rules": build_rules(),
+            "kind": kind,
+            "metadata": {"name": name, **({} if self.everywhere else {"namespace": self.namespace})},
+            "rules": self.rules,
         }
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
-        self.kubectl("create", "serviceaccount", "octavo-operator")
-        account = f"{self.namespace}:octavo-operator"
-        self.kubectl(
-            "create",
-            "rolebinding",
-            "octavo-operator",
-            "--role=octavo-operator",
-            f"--serviceaccount={account}",
-        )
+        binding = f"{kind.lower()}binding"
+        self.kubectl("create", binding, name, f"--{kind.lower()}={name}", f"--serviceaccount={self.account}")
 
     def write_kubeconfig(self) -> Path:
         """The server as this machine sees it, the user as the operator's pod would be."""
@@ -146,7 +157,7 @@ class Stage:
             "KUBECONFIG": str(self.write_kubeconfig()),
             "OCTAVO_ENGINE_IMAGE": self.engine_image,
             "OCTAVO_HUB_ENDPOINT": self.hub.endpoint,
-            "OCTAVO_WATCH_NAMESPACE": self.namespace,
+            "OCTAVO_WATCH_NAMESPACE": "" if self.everywhere else self.namespace,
             "OCTAVO_LOG_FORMAT": "text",
             "OCTAVO_HEALTH_ADDRESS": f"127.0.0.1:{self.health_port}",
             "OCTAVO_METRICS_ADDRESS": f"127.0.0.1:{self.metrics_port}",
@@ -178,6 +189,8 @@ class Stage:
                 self.process.kill()
                 self.process.wait()
         self.client.close()
+        if self.everywhere:
+            self.cluster.kubectl("delete", "clusterrole,clusterrolebinding", self.namespace)
         self.cluster.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
 
     # The user -------------------------------------------------------------------------------------

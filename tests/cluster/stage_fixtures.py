@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,17 +22,25 @@ def defined_cluster(light_cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture
-def quiet_stage(defined_cluster: Cluster, tmp_path: Path) -> Iterator[Stage]:
-    """Without the operator running."""
+def make_stage(defined_cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Stage]]:
+    """Makes stages, without the operator running; takes what Stage takes."""
     store = HubStore(tmp_path / "hub")
-    with ModelHub(store) as hub:
-        stage = Stage(defined_cluster, f"test-{uuid4().hex[:8]}", store, hub, tmp_path)
-        stage.open()
-        try:
-            yield stage
-        finally:
-            stage.close()
-            print(stage.log())
+    with ModelHub(store) as hub, ExitStack() as opened:
+
+        def make(**options: Any) -> Stage:
+            stage = Stage(defined_cluster, f"test-{uuid4().hex[:8]}", store, hub, tmp_path, **options)
+            stage.open()
+            opened.callback(lambda: print(stage.log()))
+            opened.callback(stage.close)
+            return stage
+
+        yield make
+
+
+@pytest.fixture
+def quiet_stage(make_stage: Callable[..., Stage]) -> Stage:
+    """Without the operator running."""
+    return make_stage()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ POLICY: Final = {
         {"level": "None"},
     ],
 }
+CREATED: Final = 201
 FORBIDDEN: Final = 403
 
 
@@ -41,8 +42,10 @@ class Request:
     code: int
 
     @property
-    def access(self) -> tuple[str, str, str]:
-        return self.group, self.resource, self.verb
+    def accesses(self) -> frozenset[tuple[str, str, str]]:
+        """What had to be granted: an apply that makes a new object needs the right to create it as well."""
+        verbs = {self.verb, "create"} if (self.verb, self.code) == ("patch", CREATED) else {self.verb}
+        return frozenset((self.group, self.resource, verb) for verb in verbs)
 
 
 def write_audit_policy(paths: ClusterPaths) -> Path:

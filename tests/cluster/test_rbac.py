@@ -1,0 +1,144 @@
+"""The role is exactly what the operator uses: by the API server's own record of what it was asked.
+
+One scenario makes the operator do all that it ever does. What it used and what its role grants must then be
+the same set, and nothing was refused. Whoever adds a rule adds the scene that needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from octavo_operator.api.rbac import build_rules
+from tests.cluster.local.audit import FORBIDDEN, Request, read_requests
+from tests.cluster.local.cluster import Cluster
+from tests.cluster.local.definitions import ALL_DEFINITIONS
+from tests.cluster.stage import REPO, Body, Stage, wait_for
+
+pytestmark = pytest.mark.cluster
+
+Access = tuple[str, str, str]
+ROUTING: dict[str, Any] = {
+    "httpRoute": {"parentRefs": [{"name": "gateway"}]},
+    "inferencePool": {"endpointPickerRef": {"name": "picker"}},
+}
+
+
+@pytest.fixture(scope="session")
+def routed_cluster(defined_cluster: Cluster) -> Cluster:
+    """Where Gateway API and its Inference Extension are installed."""
+    for definitions in ALL_DEFINITIONS:
+        for path in definitions.paths:
+            defined_cluster.kubectl("apply", "--server-side", "-f", str(path))
+    for plural in ("httproutes.gateway.networking.k8s.io", "inferencepools.inference.networking.k8s.io"):
+        defined_cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}", "--timeout=30s")
+    return defined_cluster
+
+
+def granted(rules: list[dict[str, Any]]) -> set[Access]:
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def play_all(stage: Stage) -> None:
+    """Everything that the operator does, once."""
+    stage.start_operator()
+    first, second = stage.add_commit("one"), stage.add_commit("two")
+    serve(stage, first, routing={"httpRoute": ROUTING["httpRoute"]})
+    serve(stage, second, routing=ROUTING)
+    wait_for(lambda: not stage.pods(first), "the old pods to go")
+    serve(stage, second)
+    wait_for(lambda: len(stage.list("controllerrevisions")) == 1, "the old record to go")
+    wait_for(lambda: len(stage.list("networkpolicies")) == 1, "the old policy to go")
+    wait_for(lambda: not stage.list("httproutes"), "the route to go")
+    wait_for(lambda: not stage.list("inferencepools"), "the pools to go")
+    ask_a_resolver_pod(stage)
+    assert stage.stop_operator() == 0
+
+
+def serve(stage: Stage, commit: str, **sections: Any) -> None:
+    rollout = {"revisionHistoryLimit": 0, "gate": {"load": False}}
+    model = {"uri": f"hf://{REPO}", "revision": commit}
+    stage.serve(commit, model=model, rollout=rollout, **sections)
+
+
+def ask_a_resolver_pod(stage: Stage) -> None:
+    """It is made for a folder, and deleted when it has said that there is none."""
+    stage.apply("folder", model={"uri": "pvc://claim/model"})
+    (pod,) = wait_for(
+        lambda: [one for one in stage.pods() if "folder" in one["metadata"]["name"]], "a resolver"
+    )
+    message = json.dumps({"reason": "FileMissing", "message": "config.json is missing"})
+    ended = {"exitCode": 1, "reason": "Error", "message": message}
+    container = {
+        "name": pod["spec"]["containers"][0]["name"],
+        "ready": False,
+        "restartCount": 0,
+        "image": stage.engine_image,
+        "imageID": "",
+        "state": {"terminated": ended},
+    }
+    stage.write_pod_status(pod, {"phase": "Failed", "containerStatuses": [container]})
+    stage.wait_condition("ModelResolved", "False", reason="FileMissing", name="folder")
+    wait_for(lambda: not resolvers(stage), "the resolver to go")
+
+
+def resolvers(stage: Stage) -> list[Body]:
+    return [pod for pod in stage.pods() if pod["metadata"]["name"].startswith("folder-resolve")]
+
+
+def asked_by(stage: Stage) -> list[Request]:
+    return list(read_requests(stage.cluster.paths.audit_log, stage.account))
+
+
+@pytest.mark.timeout(300)
+def test_role_grants_exactly_what_the_operator_uses(routed_cluster: Cluster, quiet_stage: Stage) -> None:
+    play_all(quiet_stage)
+    asked = asked_by(quiet_stage)
+    assert [one for one in asked if one.code == FORBIDDEN] == []
+    used = {access for one in asked for access in one.accesses}
+    assert sorted(used - granted(build_rules())) == [], "used, and granted by nothing of ours"
+    assert sorted(granted(build_rules()) - used) == [], "granted, and never used"
+
+
+@pytest.mark.timeout(300)
+def test_nothing_is_forbidden_when_the_operator_watches_all_namespaces(
+    routed_cluster: Cluster, make_stage: Callable[..., Stage]
+) -> None:
+    stage = make_stage(everywhere=True)
+    play_all(stage)
+    assert [one for one in asked_by(stage) if one.code == FORBIDDEN] == []
+
+
+@pytest.mark.parametrize(
+    "index", range(len(build_rules())), ids=lambda index: rule_name(build_rules()[index])
+)
+def test_operator_is_refused_something_when_a_rule_is_taken_away(
+    routed_cluster: Cluster, make_stage: Callable[..., Stage], index: int
+) -> None:
+    rules = build_rules()
+    taken = granted([rules.pop(index)])
+    stage = make_stage(rules=rules)
+    commit = stage.add_commit("one")
+    stage.start_operator()
+    stage.apply(model={"uri": f"hf://{REPO}", "revision": commit}, routing=ROUTING)
+    stage.apply("folder", model={"uri": "pvc://claim/model"})
+
+    def refused() -> bool:
+        stage.make_ready(stage.pods(commit))
+        denied = {one.accesses for one in asked_by(stage) if one.code == FORBIDDEN}
+        return any(accesses & taken for accesses in denied)
+
+    wait_for(refused, f"a request that {sorted(taken)[0]} would have allowed")
+
+
+def resources_of(index: int) -> str:
+    return ",".join(build_rules()[index]["resources"])
