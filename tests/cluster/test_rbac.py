@@ -95,6 +95,10 @@ def resolvers(stage: Stage) -> list[Body]:
     return [pod for pod in stage.pods() if pod["metadata"]["name"].startswith("folder-resolve")]
 
 
+def resources_of(index: int) -> str:
+    return ",".join(build_rules()[index]["resources"])
+
+
 def asked_by(stage: Stage) -> list[Request]:
     return list(read_requests(stage.cluster.paths.audit_log, stage.account))
 
@@ -118,9 +122,7 @@ def test_nothing_is_forbidden_when_the_operator_watches_all_namespaces(
     assert [one for one in asked_by(stage) if one.code == FORBIDDEN] == []
 
 
-@pytest.mark.parametrize(
-    "index", range(len(build_rules())), ids=lambda index: rule_name(build_rules()[index])
-)
+@pytest.mark.parametrize("index", range(len(build_rules())), ids=resources_of)
 def test_operator_is_refused_something_when_a_rule_is_taken_away(
     routed_cluster: Cluster, make_stage: Callable[..., Stage], index: int
 ) -> None:
@@ -138,7 +140,3 @@ def test_operator_is_refused_something_when_a_rule_is_taken_away(
         return any(accesses & taken for accesses in denied)
 
     wait_for(refused, f"a request that {sorted(taken)[0]} would have allowed")
-
-
-def resources_of(index: int) -> str:
-    return ",".join(build_rules()[index]["resources"])
