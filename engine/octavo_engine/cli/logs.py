@@ -38,5 +38,6 @@ def set_up_logging(log_format: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    for chatty in ("httpx", "httpcore", "httpx2", "uvicorn", "asyncio", "filelock", "huggingface_hub"):
+    for chatty in ("httpx", "httpcore", "httpx2", "uvicorn", "asyncio", "filelock"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings show signed addresses

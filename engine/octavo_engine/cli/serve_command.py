@@ -234,7 +234,7 @@ def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> E
     from octavo_engine.config import EngineConfig
 
     own_name = (
-        manifest.repository if manifest is not None else arguments.model.absolute().name.removesuffix(".gguf")
+        manifest.origin if manifest is not None else arguments.model.absolute().name.removesuffix(".gguf")
     )
     own_revision = manifest.commit if manifest is not None else ""
     return EngineConfig(

@@ -15,12 +15,14 @@ EXIT_CODES: Final[Mapping[str, int]] = {
     contract.REASON_INVALID_ARGUMENTS: 2,
     contract.REASON_UNSUPPORTED_MODEL: 3,
     contract.REASON_INSUFFICIENT_MEMORY: 4,
+    contract.REASON_INVALID_CONFIG: 5,
     contract.REASON_REPO_NOT_FOUND: 10,
     contract.REASON_REVISION_NOT_FOUND: 11,
     contract.REASON_GATED: 12,
     contract.REASON_FILE_MISSING: 13,
     contract.REASON_DIGEST_MISMATCH: 14,
     contract.REASON_DISK_FULL: 15,
+    contract.REASON_SOURCE_UNREADABLE: 16,
     contract.REASON_HUB_UNAVAILABLE: 75,  # EX_TEMPFAIL: trying again may help
 }
 """One exit code per reason; 1 is anything else."""

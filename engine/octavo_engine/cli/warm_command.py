@@ -21,6 +21,7 @@ from octavo_engine.cli.serve_command import (
     identity_of,
     open_folder,
 )
+from octavo_engine.cli.source_flags import URI_FORMS, add_fetch_flags, fetch_from_flags
 
 if TYPE_CHECKING:
     from octavo_engine.llm_engine import LLMEngine
@@ -40,9 +41,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
     parser.add_argument(
         contract.FLAG_FETCH_URI,
-        metavar="hf://ORG/NAME",
-        help="fetch it at --revision into --model first (HF_ENDPOINT, HF_TOKEN)",
+        metavar="URI",
+        help=f"fetch it at --revision into --model first: {URI_FORMS} (HF_ENDPOINT, HF_TOKEN)",
     )
+    add_fetch_flags(parser)
     add_memory_flags(parser)
 
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Warm, and print what it came to as JSON."""
     started = time.monotonic()
     if arguments.uri is not None:
-        _fetch(arguments)
+        fetch_from_flags(arguments, arguments.model)
     manifest = open_folder(arguments.model, arguments.revision)
     from octavo_engine.llm_engine import LLMEngine
     from octavo_engine.what_runs import what_runs
@@ -60,15 +62,6 @@ def run(arguments: argparse.Namespace) -> None:
     token_id = first_token(engine)
     record = what_runs(identity_of(config, manifest), engine.facts)
     print(json.dumps({**record, "token_id": token_id, "seconds": round(time.monotonic() - started, 2)}))
-
-
-def _fetch(arguments: argparse.Namespace) -> None:
-    from octavo_engine.fetching.fetch import fetch, parse_order
-
-    order = parse_order(arguments.uri, arguments.revision, arguments.model)
-    from octavo_engine.fetching.hub import Hub
-
-    fetch(order, Hub(order.repository, order.commit))
 
 
 def first_token(engine: LLMEngine) -> int:

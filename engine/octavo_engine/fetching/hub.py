@@ -1,187 +1,157 @@
 """The hub, through its official client: list the files of a commit, get one of them.
 
 Every error becomes a `FetchFailed` with a reason of the contract. What may pass by waiting is tried
-again a few times first.
+again until patience ends; new bytes renew it.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import logging
 import os
+import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from octavo import engine_contract as contract
+from octavo.model_files import ModelFile
 from octavo_engine.fetching.errors import FetchFailed
-from octavo_engine.fetching.selection import RemoteFile
+from octavo_engine.fetching.hub_client import HfApi, RepoFile, build_hf_headers, hf_hub_url, http_get
+from octavo_engine.fetching.hub_errors import translate
+from octavo_engine.fetching.patience import Patience
+from octavo_engine.fetching.token_file import read_token
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-os.environ.setdefault("HF_HUB_DISABLE_XET", "1")  # read when the client is imported: plain HTTP only
-os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # progress is ours
-
-from huggingface_hub import HfApi, hf_hub_url
-from huggingface_hub.errors import (
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
-from huggingface_hub.file_download import http_get
-from huggingface_hub.hf_api import RepoFile
-from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-TransportError: Final[type[Exception]] = HfHubHTTPError.__mro__[1]
-"""The base of the HTTP library's errors, whichever library the client uses (httpx or its successor)."""
-
 logger = logging.getLogger(__name__)
 
-RETRY_WAITS_SECONDS: Final = (1.0, 2.0, 4.0, 8.0)
-"""Between attempts to download one file."""
-
-
-def find_commit(repository: str, revision: str, *, endpoint: str | None = None) -> str:
-    """The commit that a branch, tag or commit stands for now; raises FetchFailed."""
-    what = f"{repository} at {revision}"
-    try:
-        commit = HfApi(endpoint=endpoint).model_info(repository, revision=revision).sha
-    except Exception as error:
-        raise translate(error, what) or error from error
-    if commit is None:
-        raise FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: the hub names no commit")
-    return str(commit)
+MAX_EXPECTED_BYTES: Final = 50_000_000_000
+"""The client refuses to begin a file by plain HTTP that it expects to be larger; so it is not told."""
+Answer = TypeVar("Answer")
 
 
 class Hub:
-    """One repository at one commit. The endpoint is HF_ENDPOINT's unless another is given."""
+    """One repository. The endpoint is HF_ENDPOINT's unless another is given."""
 
     def __init__(
         self,
         repository: str,
-        commit: str,
         *,
         endpoint: str | None = None,
-        waits: Sequence[float] = RETRY_WAITS_SECONDS,
+        token_file: Path | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.repository = repository
-        self.commit = commit
-        self._waits = waits
         self._endpoint = endpoint
+        self._token_file = token_file
+        self._patience = patience or Patience()
         self._stopped = threading.Event()
-        self._api = HfApi(endpoint=endpoint)
 
-    def listing(self) -> list[RemoteFile]:
+    def find_commit(self, revision: str) -> str:
+        """The commit that a branch, tag or commit stands for now."""
+
+        def ask() -> str | None:
+            return self._api.model_info(self.repository, revision=revision).sha
+
+        commit = self._patiently(self._at(revision), ask)
+        if commit is None:
+            raise FetchFailed(
+                contract.REASON_HUB_UNAVAILABLE, f"{self._at(revision)}: the hub names no commit"
+            )
+        return str(commit)
+
+    def listing(self, commit: str) -> list[ModelFile]:
         """Every file of the commit."""
-        what = f"list {self._where}"
-        try:  # the client itself tries this again for half a minute
-            return self._listing()
-        except Exception as error:
-            raise translate(error, what) or error from error
 
-    def download(self, file: RemoteFile, partial: Path) -> None:
+        def ask() -> list[ModelFile]:
+            tree = self._api.list_repo_tree(self.repository, revision=commit, recursive=True)
+            return [_model_file(entry) for entry in tree if isinstance(entry, RepoFile)]
+
+        return self._patiently(f"list {self._at(commit)}", ask)
+
+    def download(self, commit: str, file: ModelFile, partial: Path) -> None:
         """Get a file; what `partial` holds already is not asked for again."""
-        self._patiently(f"{file.path} of {self._where}", lambda: self._download(file, partial))
+        self._patiently(
+            f"{file.path} of {self._at(commit)}",
+            lambda: self._download(commit, file, partial),
+            lambda: _size_of(partial),
+        )
 
     def stop(self) -> None:
         """Let downloads under way end soon, by an error."""
         self._stopped.set()
 
+    def _at(self, revision: str) -> str:
+        return f"{self.repository} at {revision}"
+
     @property
-    def _where(self) -> str:
-        return f"{self.repository} at {self.commit}"
+    def _api(self) -> HfApi:
+        return HfApi(endpoint=self._endpoint, token=self._token)
 
-    def _listing(self) -> list[RemoteFile]:
-        tree = self._api.list_repo_tree(self.repository, revision=self.commit, recursive=True)
-        return [_remote_file(entry) for entry in tree if isinstance(entry, RepoFile)]
+    @property
+    def _token(self) -> str | None:
+        """None: HF_TOKEN's, or what the client keeps for a person who logged in."""
+        return None if self._token_file is None else read_token(self._token_file)
 
-    def _download(self, file: RemoteFile, partial: Path) -> None:
-        have = partial.stat().st_size if partial.is_file() else 0
-        if have > file.size:
+    def _download(self, commit: str, file: ModelFile, partial: Path) -> None:
+        have = _size_of(partial)
+        if have > file.size or partial.is_symlink():  # nobody's part: never written through
             partial.unlink()
             have = 0
-        url = hf_hub_url(self.repository, file.path, revision=self.commit, endpoint=self._endpoint)
-        with _StoppableFile(partial, self._stopped) as target:
-            http_get(url, target, resume_size=have, headers=build_hf_headers(), expected_size=file.size)
+        if have == file.size > 0:
+            return
+        expected = file.size if file.size <= MAX_EXPECTED_BYTES else None
+        url = hf_hub_url(self.repository, file.path, revision=commit, endpoint=self._endpoint)
+        with StoppableFile(partial, have, self._stopped) as target:
+            headers = build_hf_headers(token=self._token)
+            http_get(url, target, resume_size=have, headers=headers, expected_size=expected)
 
-    def _patiently(self, what: str, work: Callable[[], None]) -> None:
-        for wait in (*self._waits, None):
+    def _patiently(
+        self, what: str, work: Callable[[], Answer], bytes_so_far: Callable[[], int] = lambda: 0
+    ) -> Answer:
+        chance = random.Random()
+        waits, reached = self._patience.waits(chance), bytes_so_far()
+        while True:
             try:
-                work()
-                return
+                return work()
             except Exception as error:
                 failure = translate(error, what)
                 if failure is None:
                     raise
-                if failure.reason != contract.REASON_HUB_UNAVAILABLE or wait is None:
+                if bytes_so_far() > reached:
+                    waits, reached = self._patience.waits(chance), bytes_so_far()
+                wait = next(waits, None) if failure.reason == contract.REASON_HUB_UNAVAILABLE else None
+                if wait is None:
                     raise failure from error
-                logger.warning("%s; trying again in %g s", failure, wait)
+                logger.warning("%s; trying again in %.1f s", failure, wait)
                 if self._stopped.wait(wait):
                     raise failure from error
 
 
-class _StoppableFile(io.BufferedWriter):
-    """A file to append to, whose writing can be made to fail from another thread."""
+def _size_of(partial: Path) -> int:
+    return partial.stat().st_size if partial.is_file() else 0
 
-    def __init__(self, path: Path, stopped: threading.Event) -> None:
-        super().__init__(io.FileIO(path, "ab"))
+
+def _model_file(entry: RepoFile) -> ModelFile:
+    digest = f"git-sha1:{entry.blob_id}" if entry.lfs is None else f"sha256:{entry.lfs.sha256}"
+    return ModelFile(path=entry.path, size=entry.size, digest=digest)
+
+
+class StoppableFile(io.BufferedWriter):
+    """A file to write on from a position, whose writing can be made to fail from another thread.
+
+    By position and never appended: two who fetch the same file write the same bytes to the same places.
+    """
+
+    def __init__(self, path: Path, position: int, stopped: threading.Event) -> None:
+        super().__init__(io.FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b"))
+        self.seek(position)
         self._stopped = stopped
 
     def write(self, data: ReadableBuffer, /) -> int:
         if self._stopped.is_set():
             raise FetchFailed(contract.REASON_HUB_UNAVAILABLE, "the download was stopped")
         return super().write(data)
-
-
-def _remote_file(entry: RepoFile) -> RemoteFile:
-    digest = f"git-sha1:{entry.blob_id}" if entry.lfs is None else f"sha256:{entry.lfs.sha256}"
-    return RemoteFile(path=entry.path, size=entry.size, digest=digest)
-
-
-def translate(error: Exception, what: str) -> FetchFailed | None:
-    """The contract's reason for a client error, or None for what is no error of hub or disk.
-
-    Order matters: the client's classes derive from each other (gated is a kind of not found).
-    """
-    for kind, reason, advice in (
-        (GatedRepoError, contract.REASON_GATED, "accept its terms on the hub and give a token (HF_TOKEN)"),
-        (
-            RepositoryNotFoundError,
-            contract.REASON_REPO_NOT_FOUND,
-            "no such repository, or a private one and no token that may read it (HF_TOKEN)",
-        ),
-        (
-            RevisionNotFoundError,
-            contract.REASON_REVISION_NOT_FOUND,
-            "the repository has no such revision",
-        ),
-        (EntryNotFoundError, contract.REASON_FILE_MISSING, "the hub does not have the file (404)"),
-        (HFValidationError, contract.REASON_INVALID_ARGUMENTS, "not a repository's name"),
-    ):
-        if isinstance(error, kind):
-            return FetchFailed(reason, f"{what}: {advice}")
-    if isinstance(error, HfHubHTTPError):
-        return _by_status(error, what)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return FetchFailed(contract.REASON_DISK_FULL, f"{what}: no space left on the model volume")
-    if isinstance(error, TransportError | ConnectionError | TimeoutError) or _is_short_transfer(error):
-        return FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: {type(error).__name__}: {error}")
-    return None
-
-
-def _by_status(error: HfHubHTTPError, what: str) -> FetchFailed:
-    status = error.response.status_code
-    if status in (401, 403):
-        return FetchFailed(contract.REASON_GATED, f"{what}: the hub answers {status}; check HF_TOKEN")
-    return FetchFailed(contract.REASON_HUB_UNAVAILABLE, f"{what}: the hub answers {status}")
-
-
-def _is_short_transfer(error: Exception) -> bool:
-    """The client raises a bare OSError when a connection ended early."""
-    return isinstance(error, OSError) and error.errno is None and "Consistency check" in str(error)

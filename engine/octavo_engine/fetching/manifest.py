@@ -1,7 +1,8 @@
 """The record beside a model's files: where they come from, and that each was verified.
 
-`MANIFEST_FILE` lists the files with size and digest; `VERIFIED_FILE` is written last and holds the
-manifest's own digest. So a folder with a matching pair was fetched to the end.
+`MANIFEST_FILE` lists the files with size and digest. `VERIFIED_FILE` is written last: it holds the digest
+of that list, and size and time of each file when it was verified, so that a later look can tell in no
+time that nothing was written since. So a folder with a matching pair was fetched to the end.
 """
 
 from __future__ import annotations
@@ -9,12 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from octavo.engine_contract import MANIFEST_FILE, VERIFIED_FILE
 from octavo.errors import OctavoError
+from octavo.model_files import ModelFile, manifest_digest
+
+RECORD_MODE: Final = 0o644
+"""A cache may be read by pods of other users."""
 
 
 class ManifestInvalid(OctavoError):
@@ -22,55 +29,104 @@ class ManifestInvalid(OctavoError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestEntry:
-    """One file. `digest` is `sha256:…` for a large file, `git-sha1:…` (a git blob's) for a plain one."""
-
-    path: str
-    size: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Files of one commit of one repository."""
+    """The needed files of a model at one commit."""
 
-    repository: str
+    origin: str
+    """The repository's name, or the URI of a volume or an image."""
     commit: str
-    files: tuple[ManifestEntry, ...]
-
-    def to_bytes(self) -> bytes:
-        """The file's contents; the same files give the same bytes."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True).encode() + b"\n"
+    files: tuple[ModelFile, ...]
 
     @property
     def digest(self) -> str:
-        """Of the file's contents."""
-        return f"sha256:{hashlib.sha256(self.to_bytes()).hexdigest()}"
+        """Of the files."""
+        return manifest_digest(self.files)
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the files together."""
+        return sum(file.size for file in self.files)
 
 
-def build_manifest(repository: str, commit: str, entries: Sequence[ManifestEntry]) -> Manifest:
+@dataclass(frozen=True, slots=True)
+class FileStamp:
+    """What changes when a file is written to."""
+
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A manifest, and what its files looked like when they were verified."""
+
+    manifest: Manifest
+    stamps: Mapping[str, FileStamp]
+
+
+def build_manifest(origin: str, commit: str, files: Sequence[ModelFile]) -> Manifest:
     """A manifest with its files in order of path."""
-    ordered = tuple(sorted(entries, key=lambda entry: entry.path))
-    return Manifest(repository=repository, commit=commit, files=ordered)
+    return Manifest(origin=origin, commit=commit, files=tuple(sorted(files, key=lambda file: file.path)))
 
 
-def write_verified(folder: Path, manifest: Manifest) -> None:
-    """Record that all files are there and verified; each record appears whole or not at all."""
-    _write_whole(folder / MANIFEST_FILE, manifest.to_bytes())
-    _write_whole(folder / VERIFIED_FILE, manifest.digest.encode() + b"\n")
+def read_stamp(path: Path) -> FileStamp | None:
+    """Of a file, or of what a link points to; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return FileStamp(found.st_size, found.st_mtime_ns)
+
+
+def stamp_files(folder: Path, manifest: Manifest) -> Record:
+    """The record of files that were just verified."""
+    stamps = {file.path: read_stamp(folder / file.path) for file in manifest.files}
+    return Record(manifest=manifest, stamps={path: stamp for path, stamp in stamps.items() if stamp})
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Say what will be here: others that wait for it can tell how much of it is."""
+    _write_whole(folder / MANIFEST_FILE, _to_bytes(manifest))
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """What is or will be here, if that was said."""
+    path = folder / MANIFEST_FILE
+    try:
+        return _manifest_of(_parse(path, path.read_bytes()))
+    except (OSError, ManifestInvalid, KeyError, TypeError):
+        return None
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Record that all files are there and verified; each part appears whole or not at all."""
+    content = _to_bytes(record.manifest)
+    stamps = {path: [stamp.size, stamp.mtime_ns] for path, stamp in record.stamps.items()}
+    verified = {"manifest": _sha256(content), "stamps": stamps}
+    _write_whole(folder / MANIFEST_FILE, content)
+    _write_whole(folder / VERIFIED_FILE, json.dumps(verified, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def _to_bytes(manifest: Manifest) -> bytes:
+    return json.dumps(asdict(manifest), indent=1, sort_keys=True).encode() + b"\n"
+
+
+def _sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    """Under a name of its own first: two processes may write the same record at once."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}.", delete=False) as file:
         file.write(content)
         file.flush()
+        os.fchmod(file.fileno(), RECORD_MODE)
         os.fsync(file.fileno())
-    partial.replace(path)
+    Path(file.name).replace(path)
 
 
-def read_verified(folder: Path) -> Manifest | None:
-    """The manifest of a folder that was fetched to the end, or None if there is no such record.
+def read_record(folder: Path) -> Record | None:
+    """The record of a folder that was fetched to the end, or None if there is none.
 
     Raises ManifestInvalid if the record is there but does not hold.
     """
@@ -78,22 +134,48 @@ def read_verified(folder: Path) -> Manifest | None:
     if not verified.is_file():
         return None
     try:
-        content, expected = path.read_bytes(), verified.read_text(encoding="utf-8").strip()
+        content, expected = path.read_bytes(), _parse(verified, verified.read_bytes())
     except OSError as error:
         raise ManifestInvalid(f"{folder}: its record of verified files cannot be read: {error}") from error
-    actual = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    if actual != expected:
-        raise ManifestInvalid(f"{path}: its digest is {actual}, {VERIFIED_FILE} says {expected}")
-    return _parse(path, content)
+    if _sha256(content) != expected.get("manifest"):
+        raise ManifestInvalid(f"{path}: is not the list of files that {VERIFIED_FILE} was written for")
+    value = _parse(path, content)
+    try:
+        return Record(manifest=_manifest_of(value), stamps=_stamps_of(expected))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ManifestInvalid(f"{path}: is not a manifest: {error!r}") from error
 
 
-def _parse(path: Path, content: bytes) -> Manifest:
+def _parse(path: Path, content: bytes) -> dict[str, Any]:
     try:
         value = json.loads(content)
-        files = tuple(ManifestEntry(**entry) for entry in value["files"])
-        return Manifest(repository=value["repository"], commit=value["commit"], files=files)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ManifestInvalid(f"{path}: is not a manifest: {error!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise ManifestInvalid(f"{path}: is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ManifestInvalid(f"{path}: is no JSON object")
+    return value
+
+
+def _manifest_of(value: Mapping[str, Any]) -> Manifest:
+    files = tuple(ModelFile(**file) for file in value["files"])
+    return Manifest(origin=value["origin"], commit=value["commit"], files=files)
+
+
+def _stamps_of(verified: Mapping[str, Any]) -> dict[str, FileStamp]:
+    return {path: FileStamp(int(size), int(mtime)) for path, (size, mtime) in verified["stamps"].items()}
+
+
+def forget_record(folder: Path) -> None:
+    """Before anything is changed in the folder: from now on it is not whole."""
+    (folder / VERIFIED_FILE).unlink(missing_ok=True)
+
+
+def is_unchanged(folder: Path, record: Record) -> bool:
+    """Whether no file was written to since it was verified, by its size and time."""
+    return all(
+        read_stamp(folder / file.path) == record.stamps.get(file.path) is not None
+        for file in record.manifest.files
+    )
 
 
 def check_folder(folder: Path, revision: str) -> Manifest | None:
@@ -102,15 +184,17 @@ def check_folder(folder: Path, revision: str) -> Manifest | None:
     Raises ManifestInvalid if it holds another commit than `revision`, or a listed file is gone or has
     another size.
     """
-    manifest = read_verified(folder)
-    if manifest is None:
+    record = read_record(folder)
+    if record is None:
         return None
+    manifest = record.manifest
     if revision and manifest.commit != revision:
         raise ManifestInvalid(f"{folder}: holds commit {manifest.commit}, --revision asks for {revision}")
-    for entry in manifest.files:
-        path = folder / entry.path
-        size = path.stat().st_size if path.is_file() else None
-        if size != entry.size:
-            found = "is missing" if size is None else f"has {size} bytes"
-            raise ManifestInvalid(f"{path}: {found}, the manifest says {entry.size} bytes; fetch it again")
+    for file in manifest.files:
+        stamp = read_stamp(folder / file.path)
+        if stamp is None or stamp.size != file.size:
+            found = "is missing" if stamp is None else f"has {stamp.size} bytes"
+            raise ManifestInvalid(
+                f"{folder / file.path}: {found}, the manifest says {file.size} bytes; fetch it again"
+            )
     return manifest

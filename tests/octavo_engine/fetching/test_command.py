@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from octavo import engine_contract as contract
+from octavo.architecture import ModelArchitecture, parse_architecture
+from octavo.model_report import decode_model_report
 from octavo_engine.cli.loading_progress import LoadingProgress
 from octavo_engine.cli.main import build_parser
 from octavo_engine.cli.serve_command import parse_bytes
@@ -19,6 +21,7 @@ from octavo_engine.cli.termination import EXIT_CODES, MAX_MESSAGE_BYTES, termina
 from tests.octavo_engine.server.tiny_model import write_tiny_model
 from tests.support.model_hub import HubStore, ModelHub
 
+SMALL = ("--memory-limit", "4Gi", "--max-num-seqs", "2", "--max-num-batched-tokens", "16")
 RUN = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
 
 
@@ -41,13 +44,15 @@ def test_fetch_command_fetches_and_fails_with_reason_and_code(tmp_path: Path) ->
     files = {"config.json": b"{}", "model.safetensors": b"w"}
     commit = store.add_commit("org/model", files, message="one")
     with ModelHub(store) as server:
-        order = ("fetch", "--uri", "hf://org/model", "--to", str(tmp_path / "model"), "--revision")
-        done = run_command(*order, commit, termination_log=log, HF_ENDPOINT=server.endpoint)
+        order = ("fetch", "--uri", "hf://org/model", "--revision")
+        here = ("--to", str(tmp_path / "model"))
+        done = run_command(*order, commit, *here, termination_log=log, HF_ENDPOINT=server.endpoint)
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in done.stderr.splitlines()]
         assert lines[-1]["message"].endswith("all 2 files verified")
         assert log.read_text() == ""
-        missing = run_command(*order, "0" * 40, termination_log=log, HF_ENDPOINT=server.endpoint)
+        there = ("--to", str(tmp_path / "other"))
+        missing = run_command(*order, "0" * 40, *there, termination_log=log, HF_ENDPOINT=server.endpoint)
     assert missing.returncode == EXIT_CODES[contract.REASON_REVISION_NOT_FOUND]
     assert json.loads(log.read_text())["reason"] == contract.REASON_REVISION_NOT_FOUND
     assert json.loads(missing.stderr.splitlines()[-1])["reason"] == contract.REASON_REVISION_NOT_FOUND
@@ -128,17 +133,58 @@ def test_resolve_and_warm_commands_report_as_json(tmp_path: Path) -> None:
         where = ("--uri", "hf://org/tiny", "--revision")
         resolved = run_command("resolve", *where, "main", termination_log=log, HF_ENDPOINT=server.endpoint)
         assert resolved.returncode == 0, resolved.stderr
-        report = json.loads(resolved.stdout)
-        assert report["commit"] == commit
-        assert json.loads(log.read_text()) == report
-        small = ("--memory-limit", "4Gi", "--max-num-seqs", "2", "--max-num-batched-tokens", "16")
-        order = ("warm", "--model", str(tmp_path / "model"), *small, *where, commit)
+        facts = json.loads(resolved.stdout)
+        assert facts["commit"] == commit
+        assert log.read_text() == ""
+        order = ("warm", "--model", str(tmp_path / "model"), *SMALL, *where, commit)
         warmed = run_command(*order, termination_log=log, HF_ENDPOINT=server.endpoint)
     assert warmed.returncode == 0, warmed.stderr
-    facts = json.loads(warmed.stdout)
-    assert facts["manifest_digest"] == report["manifest_digest"]
-    assert facts["revision"] == commit
+    warm_facts = json.loads(warmed.stdout)
+    assert warm_facts["manifest_digest"] == facts["manifest_digest"]
+    assert warm_facts["revision"] == commit
     assert all(json.loads(line)["level"] == "info" for line in warmed.stderr.splitlines())
+
+
+def test_resolver_of_a_volume_reports_and_its_files_can_be_served(tmp_path: Path) -> None:
+    """As two pods do it: one resolves, the other fetches by what the first one said, and serves."""
+    log, folder = tmp_path / "termination-log", tmp_path / "models" / "one"
+    write_tiny_model(tmp_path / "claim" / "tiny")
+    source = ("--uri", "pvc://claim/tiny", "--source", str(tmp_path / "claim"))
+    resolved = run_command("resolve", *source, "--report", str(log), termination_log=log)
+    assert resolved.returncode == 0, resolved.stderr
+    report = decode_model_report(log.read_text())
+    assert report is not None
+    assert isinstance(parse_architecture(report.config), ModelArchitecture)
+    warm = ("warm", "--model", str(folder), *SMALL, *source, "--revision", report.commit)
+    log.write_text("")
+    warmed = run_command(*warm, termination_log=log)
+    assert warmed.returncode == 0, warmed.stderr
+    assert json.loads(warmed.stdout)["manifest_digest"] == report.manifest_digest
+    (tmp_path / "claim" / "tiny" / "config.json").write_text("{}")
+    refused = run_command(*warm, termination_log=log)
+    assert refused.returncode == EXIT_CODES[contract.REASON_DIGEST_MISMATCH]
+    assert json.loads(log.read_text())["reason"] == contract.REASON_DIGEST_MISMATCH
+
+
+def test_resolver_that_fails_says_why_in_the_place_of_its_report(tmp_path: Path) -> None:
+    log = tmp_path / "termination-log"
+    arguments = ("resolve", "--uri", "pvc://claim/none", "--source", str(tmp_path), "--report", str(log))
+    done = run_command(*arguments, termination_log=log)
+    assert done.returncode == EXIT_CODES[contract.REASON_SOURCE_UNREADABLE]
+    assert json.loads(log.read_text())["reason"] == contract.REASON_SOURCE_UNREADABLE
+    assert decode_model_report(log.read_text()) is None
+
+
+def test_token_appears_nowhere_but_in_its_file(tmp_path: Path) -> None:
+    store, log, token = HubStore(tmp_path / "store"), tmp_path / "termination-log", "hf_secretsecret"
+    store.add_commit("org/model", {"config.json": b"{}", "model.safetensors": b"w"}, message="one")
+    store.gate("org/model", token="hf_another")
+    (tmp_path / "token").write_text(token)
+    with ModelHub(store) as server:
+        arguments = ("resolve", "--uri", "hf://org/model", "--token-file", str(tmp_path / "token"))
+        done = run_command(*arguments, termination_log=log, HF_ENDPOINT=server.endpoint)
+    assert done.returncode == EXIT_CODES[contract.REASON_GATED]
+    assert token not in done.stdout + done.stderr + log.read_text()
 
 
 def test_warm_command_refuses_a_folder_without_a_model(tmp_path: Path) -> None:

@@ -1,62 +1,37 @@
-"""Fetching from a real hub server through its official client: exactly one commit's files, or a reason."""
+"""What a fetch leaves in a folder, what it takes from it, and what it makes of a folder that changed."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
-from octavo_engine.fetching import fetch as fetch_module
-from octavo_engine.fetching.errors import FetchFailed
-from octavo_engine.fetching.fetch import INCOMING, FetchOrder, fetch, parse_order
-from octavo_engine.fetching.hub import Hub
-from octavo_engine.fetching.manifest import Manifest, ManifestInvalid, check_folder, read_verified
-from tests.support.model_hub import HubStore, ModelHub, Weather
-from tests.support.model_hub.traffic import read_requests
+from octavo_engine.fetching import space as space_module
+from octavo_engine.fetching.download import INCOMING
+from octavo_engine.fetching.folder_lock import LOCK_FILE
+from octavo_engine.fetching.manifest import ManifestInvalid, check_folder, read_record
+from octavo_engine.fetching.order import parse_order
+from tests.octavo_engine.fetching.fetcher import FILES, REPO, WANTED, WEIGHTS, Fetcher
+from tests.support.model_hub import HubStore, Weather
+from tests.support.model_hub.traffic import forget_requests, read_requests
 
-REPO = "org/model"
-WEIGHTS = b"weights" * 100_000
-FILES: dict[str, bytes | Path] = {
+INDEX = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+SHARDED: dict[str, bytes | Path] = {
     "config.json": b"{}",
-    "tokenizer.json": b'{"a": "\xc3\xa9"}',
-    "chat_template.jinja": b"{{ messages }}",
-    "merges.txt": b"a b",
-    "model.safetensors": WEIGHTS,
-    "pytorch_model.bin": b"pickle" * 1000,
-    "README.md": b"# Model",
-    "onnx/model.onnx": b"onnx",
-    "onnx/config.json": b"{}",
+    "model.safetensors.index.json": json.dumps(INDEX).encode(),
+    "model-1.safetensors": b"1",
+    "model-2.safetensors": b"2",
+    "consolidated.safetensors": b"12",
 }
-WANTED = {"config.json", "tokenizer.json", "chat_template.jinja", "merges.txt", "model.safetensors"}
 
 
-class Fetcher:
-    """Fetches one commit of a repository into a folder of the test."""
-
-    def __init__(self, server: ModelHub, folder: Path) -> None:
-        self.server = server
-        self.folder = folder
-
-    def __call__(self, commit: str, repository: str = REPO) -> Manifest:
-        hub = Hub(repository, commit, endpoint=self.server.endpoint, waits=(0.01,))
-        return fetch(FetchOrder(repository=repository, commit=commit, folder=self.folder), hub)
-
-    def refused(self, commit: str, repository: str = REPO) -> FetchFailed:
-        with pytest.raises(FetchFailed) as caught:
-            self(commit, repository)
-        assert not (self.folder / contract.VERIFIED_FILE).exists()
-        return caught.value
-
-
-@pytest.fixture
-def fetcher(hub_server: ModelHub, tmp_path: Path) -> Fetcher:
-    return Fetcher(hub_server, tmp_path / "models")
+def files_asked_for(store: HubStore) -> list[str]:
+    return [request.path.rpartition("/")[2] for request in read_requests(store) if request.file_revision]
 
 
 def test_fetch_brings_the_needed_files_of_the_commit_and_records_them(
@@ -65,19 +40,32 @@ def test_fetch_brings_the_needed_files_of_the_commit_and_records_them(
     first = store.add_commit(REPO, FILES, message="one")
     store.add_commit(REPO, {**FILES, "config.json": b'{"moved": 1}'}, message="two")
     manifest = fetcher(first)
-    assert {entry.path for entry in manifest.files} == WANTED
+    assert {file.path for file in manifest.files} == WANTED
     assert (fetcher.folder / "config.json").read_bytes() == b"{}"
     assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
     assert check_folder(fetcher.folder, first) == manifest
     left = {path.name for path in fetcher.folder.iterdir()}
-    assert left == WANTED | {contract.MANIFEST_FILE, contract.VERIFIED_FILE}
-    digests = {entry.path: entry.digest.partition(":")[0] for entry in manifest.files}
+    assert left == WANTED | {contract.MANIFEST_FILE, contract.VERIFIED_FILE, LOCK_FILE}
+    digests = {file.path: file.digest.partition(":")[0] for file in manifest.files}
     assert digests["model.safetensors"] == "sha256"
     assert digests["config.json"] == "git-sha1"
 
 
-def test_fetch_again_asks_the_hub_for_nothing(
-    store: HubStore, fetcher: Fetcher, hub_server: ModelHub
+def test_every_file_is_of_the_commit_when_the_branch_moves_during_the_fetch(
+    store: HubStore, fetcher: Fetcher
+) -> None:
+    first = store.add_commit(REPO, FILES, message="one")
+    hub = fetcher.hub()
+    listing = hub.listing(first)
+    store.add_commit(REPO, dict.fromkeys(FILES, b"moved"), message="two")
+    fetcher(first)
+    assert {request.file_revision for request in read_requests(store)} == {None, first}
+    assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert {file.path for file in listing} == set(FILES)
+
+
+def test_fetch_again_asks_the_hub_for_nothing_when_no_file_was_written_to(
+    store: HubStore, fetcher: Fetcher
 ) -> None:
     commit = store.add_commit(REPO, FILES, message="one")
     manifest = fetcher(commit)
@@ -85,14 +73,39 @@ def test_fetch_again_asks_the_hub_for_nothing(
     assert fetcher(commit) == manifest
 
 
-def test_fetch_replaces_another_commits_files(store: HubStore, fetcher: Fetcher) -> None:
+def test_cached_commit_is_served_when_the_hub_has_forgotten_it(store: HubStore, fetcher: Fetcher) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    manifest = fetcher(commit)
+    shutil.rmtree(store.root / "repos")
+    store.add_commit(REPO, {"config.json": b"{}", "model.safetensors": b"rewritten"}, message="other")
+    assert fetcher(commit) == manifest
+    fetcher.folder = fetcher.folder.parent / "empty"
+    failure = fetcher.refused(commit)
+    assert failure.reason == contract.REASON_REVISION_NOT_FOUND
+    assert commit in str(failure)
+
+
+def test_folder_of_another_commit_is_refused_because_somebody_may_serve_it(
+    store: HubStore, fetcher: Fetcher
+) -> None:
     first = store.add_commit(REPO, FILES, message="one")
     second = store.add_commit(REPO, {**FILES, "config.json": b'{"moved": 1}'}, message="two")
     fetcher(first)
-    fetcher(second)
-    assert (fetcher.folder / "config.json").read_bytes() == b'{"moved": 1}'
-    with pytest.raises(ManifestInvalid, match=first):
-        check_folder(fetcher.folder, first)
+    with pytest.raises(InvalidSpec, match=first):
+        fetcher(second)
+    assert (fetcher.folder / "config.json").read_bytes() == b"{}"
+    check_folder(fetcher.folder, first)
+
+
+def test_two_commits_lie_beside_each_other(store: HubStore, fetcher: Fetcher) -> None:
+    first = store.add_commit(REPO, FILES, message="one")
+    second = store.add_commit(REPO, {**FILES, "model.safetensors": b"new"}, message="two")
+    cache = fetcher.folder.parent
+    for commit in (first, second, first):
+        fetcher.folder = cache / commit
+        fetcher(commit)
+    assert (cache / first / "model.safetensors").read_bytes() == WEIGHTS
+    assert (cache / second / "model.safetensors").read_bytes() == b"new"
 
 
 def test_fetch_goes_on_where_it_was_interrupted(store: HubStore, fetcher: Fetcher) -> None:
@@ -109,34 +122,43 @@ def test_fetch_goes_on_where_it_was_interrupted(store: HubStore, fetcher: Fetche
     assert ranges == ["bytes=500000-"]
 
 
-def test_fetch_starts_a_file_again_when_its_first_part_was_wrong(store: HubStore, fetcher: Fetcher) -> None:
+@pytest.mark.parametrize("garbage", [b"garbage", b"x" * (len(WEIGHTS) + 5), b"x" * len(WEIGHTS)])
+def test_fetch_starts_a_file_again_when_its_first_part_was_wrong(
+    store: HubStore, fetcher: Fetcher, garbage: bytes
+) -> None:
     commit = store.add_commit(REPO, FILES, message="one")
     stored = store.resolve(REPO, commit).file("model.safetensors")
     assert stored is not None
     (fetcher.folder / INCOMING).mkdir(parents=True)
-    for garbage in (b"garbage", b"x" * (len(WEIGHTS) + 5)):
-        shutil.rmtree(fetcher.folder)
-        (fetcher.folder / INCOMING).mkdir(parents=True)
-        (fetcher.folder / INCOMING / stored.sha256).write_bytes(garbage)
-        fetcher(commit)
-        assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+    (fetcher.folder / INCOMING / stored.sha256).write_bytes(garbage)
+    fetcher(commit)
+    assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_part_that_is_a_link_is_not_written_through(
+    store: HubStore, fetcher: Fetcher, tmp_path: Path
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    stored = store.resolve(REPO, commit).file("model.safetensors")
+    assert stored is not None
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    (fetcher.folder / INCOMING).mkdir(parents=True)
+    (fetcher.folder / INCOMING / stored.sha256).symlink_to(victim)
+    fetcher(commit)
+    assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert not (fetcher.folder / "model.safetensors").is_symlink()
+    assert victim.read_bytes() == b"precious"
 
 
 def test_fetch_follows_the_index_to_its_shards(store: HubStore, fetcher: Fetcher) -> None:
-    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-    sharded: dict[str, bytes | Path] = {
-        "config.json": b"{}",
-        "model.safetensors.index.json": json.dumps(index).encode(),
-        "model-1.safetensors": b"1",
-        "model-2.safetensors": b"2",
-        "consolidated.safetensors": b"12",
-    }
-    manifest = fetcher(store.add_commit(REPO, sharded, message="one"))
-    assert {entry.path for entry in manifest.files} == set(sharded) - {"consolidated.safetensors"}
-    del sharded["model-2.safetensors"]
-    commit = store.add_commit(REPO, sharded, message="two")
-    (fetcher.folder / contract.VERIFIED_FILE).unlink()
-    failure = fetcher.refused(commit)
+    manifest = fetcher(store.add_commit(REPO, SHARDED, message="one"))
+    assert {file.path for file in manifest.files} == set(SHARDED) - {"consolidated.safetensors"}
+
+
+def test_fetch_refuses_an_index_whose_shard_is_not_there(store: HubStore, fetcher: Fetcher) -> None:
+    files = {path: content for path, content in SHARDED.items() if path != "model-2.safetensors"}
+    failure = fetcher.refused(store.add_commit(REPO, files, message="one"))
     assert failure.reason == contract.REASON_FILE_MISSING
     assert "model-2.safetensors" in str(failure)
 
@@ -148,114 +170,136 @@ def test_fetch_refuses_a_repository_that_is_no_model(store: HubStore, fetcher: F
     assert failure.reason == contract.REASON_FILE_MISSING
 
 
-def test_fetch_tells_a_missing_repository_and_commit(store: HubStore, fetcher: Fetcher) -> None:
-    store.add_commit(REPO, FILES, message="one")
-    assert fetcher.refused("0" * 40, "org/none").reason == contract.REASON_REPO_NOT_FOUND
-    failure = fetcher.refused("0" * 40)
-    assert failure.reason == contract.REASON_REVISION_NOT_FOUND
-    assert "0" * 40 in str(failure)
-
-
-def test_fetch_tells_a_gated_repository(store: HubStore, fetcher: Fetcher) -> None:
+def test_fetch_refuses_files_that_are_not_those_that_were_resolved(store: HubStore, fetcher: Fetcher) -> None:
     commit = store.add_commit(REPO, FILES, message="one")
-    store.gate(REPO)
-    failure = fetcher.refused(commit)
-    assert failure.reason == contract.REASON_GATED
-    assert "HF_TOKEN" in str(failure)
-
-
-def test_fetch_tells_a_listed_file_that_is_not_there(store: HubStore, fetcher: Fetcher) -> None:
-    commit = store.add_commit(REPO, FILES, message="one")
-    store.hide(REPO, "model.safetensors")
-    failure = fetcher.refused(commit)
-    assert failure.reason == contract.REASON_FILE_MISSING
-    assert "model.safetensors" in str(failure)
-
-
-@pytest.mark.parametrize("path", ["model.safetensors", "tokenizer.json"])
-def test_fetch_tells_wrong_bytes_and_keeps_none(store: HubStore, fetcher: Fetcher, path: str) -> None:
-    commit = store.add_commit(REPO, FILES, message="one")
-    store.corrupt(REPO, path)
-    failure = fetcher.refused(commit)
+    failure = fetcher.refused(commit, manifest_digest=f"sha256:{'0' * 64}")
     assert failure.reason == contract.REASON_DIGEST_MISMATCH
-    assert path in str(failure)
-    assert not (fetcher.folder / path).exists()
-    store.heal(REPO)
-    fetcher(commit)
+    manifest = fetcher(commit)
+    assert fetcher(commit, manifest_digest=manifest.digest) == manifest
 
 
-def test_fetch_tells_an_outage_and_a_hub_that_is_not_there(
-    store: HubStore, fetcher: Fetcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    impatient = SimpleNamespace(sleep=lambda seconds: None, time=time.time, monotonic=time.monotonic)
-    monkeypatch.setattr("huggingface_hub.utils._http.time", impatient)
-    commit = store.add_commit(REPO, FILES, message="one")
-    store.set_weather(Weather(outage=True))
-    assert fetcher.refused(commit).reason == contract.REASON_HUB_UNAVAILABLE
-    nowhere = Hub(REPO, commit, endpoint="http://127.0.0.1:9", waits=())
-    with pytest.raises(FetchFailed) as caught:
-        fetch(FetchOrder(repository=REPO, commit=commit, folder=tmp_path / "other"), nowhere)
-    assert caught.value.reason == contract.REASON_HUB_UNAVAILABLE
-
-
-def test_fetch_tells_a_full_disk_before_it_begins(
-    store: HubStore, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = store.add_commit(REPO, FILES, message="one")
-    usage = shutil.disk_usage(store.root)._replace(free=1024)
-    monkeypatch.setattr(fetch_module.shutil, "disk_usage", lambda path: usage)
-    failure = fetcher.refused(commit)
-    assert failure.reason == contract.REASON_DISK_FULL
-    assert "1.0 KiB are free" in str(failure)
-
-
-@pytest.mark.parametrize(
-    ("uri", "revision", "word"),
-    [
-        pytest.param("hf://org/model", "main", "branch", id="branch"),
-        pytest.param("hf://org/model", "abc123", "40 hex", id="short commit"),
-        pytest.param("https://org/model", "0" * 40, "--uri", id="other scheme"),
-        pytest.param("hf://model", "0" * 40, "--uri", id="no organization"),
-    ],
-)
-def test_order_refuses_what_may_move_or_is_no_repository(
-    tmp_path: Path, uri: str, revision: str, word: str
-) -> None:
-    with pytest.raises(InvalidSpec, match=word):
-        parse_order(uri, revision, tmp_path)
-
-
+# A folder that changed ---------------------------------------------------------------------------
 def test_folder_without_record_is_served_unchecked(tmp_path: Path) -> None:
     assert check_folder(tmp_path, "0" * 40) is None
 
 
-@pytest.mark.parametrize("damage", ["manifest", "size", "gone"])
-def test_folder_that_changed_after_the_fetch_is_refused(
+@pytest.mark.parametrize("damage", ["manifest", "verified", "size", "gone"])
+def test_folder_that_changed_after_the_fetch_is_refused_and_repaired(
     store: HubStore, fetcher: Fetcher, damage: str
 ) -> None:
     commit = store.add_commit(REPO, FILES, message="one")
     fetcher(commit)
+    config = fetcher.folder / "config.json"
     if damage == "manifest":
         (fetcher.folder / contract.MANIFEST_FILE).write_text("{}")
+    elif damage == "verified":
+        (fetcher.folder / contract.VERIFIED_FILE).write_text("sha256:12")
     elif damage == "size":
-        (fetcher.folder / "config.json").write_bytes(b"{ }")
+        config.write_bytes(b"{ }")
     else:
-        (fetcher.folder / "config.json").unlink()
+        config.unlink()
     with pytest.raises(ManifestInvalid):
         check_folder(fetcher.folder, commit)
     fetcher(commit)
-    assert read_verified(fetcher.folder) is not None
+    assert read_record(fetcher.folder) is not None
+    assert config.read_bytes() == b"{}"
     check_folder(fetcher.folder, commit)
 
 
-def test_fetch_that_fails_does_not_wait_for_other_files(
+def test_damaged_file_is_fetched_again_and_no_other_when_its_time_changed(
+    store: HubStore, fetcher: Fetcher, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    forget_requests(store)
+    weights = fetcher.folder / "model.safetensors"
+    weights.write_bytes(b"W" + WEIGHTS[1:])
+    fetcher(commit)
+    assert weights.read_bytes() == WEIGHTS
+    assert files_asked_for(store) == ["model.safetensors"]
+    assert "damaged since it was verified, so fetched again: model.safetensors" in caplog.text
+
+
+def test_file_that_was_only_touched_is_read_and_not_fetched(store: HubStore, fetcher: Fetcher) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    os.utime(fetcher.folder / "model.safetensors", (1, 1))
+    store.set_weather(Weather(outage=True))
+    fetcher(commit)
+    record = read_record(fetcher.folder)
+    assert record is not None
+    assert record.stamps["model.safetensors"].mtime_ns == 10**9
+
+
+def test_damage_that_left_size_and_time_is_found_only_by_a_thorough_fetch(
+    store: HubStore, fetcher: Fetcher
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    weights = fetcher.folder / "model.safetensors"
+    before = weights.stat()
+    weights.write_bytes(b"W" + WEIGHTS[1:])
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    fetcher(commit)
+    assert weights.read_bytes() != WEIGHTS
+    fetcher(commit, thorough=True)
+    assert weights.read_bytes() == WEIGHTS
+
+
+def test_folder_is_not_whole_while_a_damaged_file_cannot_be_had(store: HubStore, fetcher: Fetcher) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    (fetcher.folder / "config.json").write_bytes(b"xx")
+    store.set_weather(Weather(outage=True))
+    assert fetcher.refused(commit).reason == contract.REASON_HUB_UNAVAILABLE
+    store.set_weather(Weather())
+    fetcher(commit)
+    assert (fetcher.folder / "config.json").read_bytes() == b"{}"
+
+
+# Room and arguments ------------------------------------------------------------------------------
+def test_full_disk_is_told_before_the_first_byte_with_need_and_have(
     store: HubStore, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    large = {**FILES, "model.safetensors": b"w" * 8_000_000}
-    commit = store.add_commit(REPO, large, message="one")
-    store.hide(REPO, "config.json")
-    store.set_weather(Weather(bytes_per_second=400_000))
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100_000)
-    started = time.monotonic()
-    assert fetcher.refused(commit).reason == contract.REASON_FILE_MISSING
-    assert time.monotonic() - started < 10
+    other = store.add_commit(REPO, FILES, message="one")
+    fetcher(other)
+    commit = store.add_commit(REPO, {**FILES, "config.json": b"{ }"}, message="two")
+    fetcher.folder = fetcher.folder.parent / "two"
+    usage = shutil.disk_usage(store.root)._replace(free=1024)
+    monkeypatch.setattr(space_module.shutil, "disk_usage", lambda path: usage)
+    forget_requests(store)
+    failure = fetcher.refused(commit)
+    assert failure.reason == contract.REASON_DISK_FULL
+    assert "683.6 KiB are still to fetch and 1.0 KiB are free" in str(failure)
+    assert "one (683.6 KiB)" in str(failure)
+    assert files_asked_for(store) == []
+
+
+def test_folder_that_cannot_be_written_is_told(store: HubStore, fetcher: Fetcher, tmp_path: Path) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    (tmp_path / "file").touch()
+    fetcher.folder = tmp_path / "file" / "model"
+    with pytest.raises(InvalidSpec, match="--to"):
+        fetcher(commit)
+
+
+@pytest.mark.parametrize(
+    ("uri", "revision", "options", "word"),
+    [
+        pytest.param("hf://org/model", "main", {}, "branch", id="branch"),
+        pytest.param("hf://org/model", "abc123", {}, "40 hex", id="short commit"),
+        pytest.param("https://org/model", "0" * 40, {}, "hf://", id="other scheme"),
+        pytest.param("hf://a/b/c", "0" * 40, {}, "organization", id="no repository"),
+        pytest.param("hf://org/model", "0" * 40, {"mount": Path("/x")}, "--source", id="hub with a mount"),
+        pytest.param("pvc://claim", f"sha256:{'0' * 64}", {}, "--source", id="volume without a mount"),
+        pytest.param("pvc://claim", "main", {"mount": Path("/x")}, "sha256", id="volume with a branch"),
+        pytest.param(
+            *("hf://org/model", "0" * 40, {"manifest_digest": "md5"}, "--manifest-digest"), id="digest"
+        ),
+    ],
+)
+def test_order_refuses_what_may_move_or_names_nothing(
+    tmp_path: Path, uri: str, revision: str, options: dict[str, Path], word: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=word):
+        parse_order(uri, revision, tmp_path, **options)

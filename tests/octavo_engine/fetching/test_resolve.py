@@ -1,27 +1,31 @@
-"""What a branch or tag means now: the commit and digest that fetching records, in a termination message."""
+"""What a branch or tag, or the files on a volume, mean now: the commit and digest that a fetch records."""
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from octavo import engine_contract as contract
-from octavo.errors import InvalidConfig, InvalidSpec
+from octavo.errors import InvalidConfig
+from octavo.model_report import decode_model_report, encode_model_report
+from octavo.model_source import VolumeSource
 from octavo_engine.fetching.errors import FetchFailed
-from octavo_engine.fetching.fetch import fetch, parse_order, parse_uri
-from octavo_engine.fetching.hub import Hub
+from octavo_engine.fetching.progress import Progress
 from octavo_engine.fetching.resolve import (
-    MAX_REPORT_BYTES,
+    MAX_CONFIG_BYTES,
     Resolution,
     architecture_numbers,
-    inflated,
-    resolve,
+    resolve_at_hub,
+    resolve_mounted,
 )
-from tests.support.model_hub import HubStore, ModelHub
+from tests.octavo_engine.fetching.fetcher import REPO, Fetcher
+from tests.support.model_hub import HubStore
+from tests.support.model_hub.traffic import read_requests
 
-REPO = "org/model"
 CONFIG = {
     "model_type": "llama",
     "num_hidden_layers": 2,
@@ -41,67 +45,99 @@ FILES: dict[str, bytes | Path] = {
     "two.safetensors": b"2" * 500,
     "old.safetensors": b"3" * 9999,
 }
+SOURCE = VolumeSource(claim="models", path="")
+
+
+def resolve_folder(folder: Path, revision: str = "main") -> Resolution:
+    return resolve_mounted(SOURCE, "pvc://models", revision, folder, Progress(io.StringIO()))
+
+
+def write(folder: Path, **changed: Any) -> Path:
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else b"")
+    for name, content in changed.items():
+        (folder / f"{name}.json").write_bytes(content)
+    return folder
 
 
 def test_branch_resolves_to_the_commit_and_digest_that_fetching_records(
-    store: HubStore, hub_server: ModelHub, tmp_path: Path
+    store: HubStore, fetcher: Fetcher
 ) -> None:
     first = store.add_commit(REPO, FILES, message="one")
     store.tag(REPO, "v1", first)
     second = store.add_commit(REPO, {**FILES, "one.safetensors": b"9" * 1000}, message="two")
-    resolved = {name: resolve(REPO, name, endpoint=hub_server.endpoint) for name in ("main", "v1", first)}
-    assert [resolved[name].report["commit"] for name in ("main", "v1", first)] == [second, first, first]
-    order = parse_order(f"hf://{REPO}", first, tmp_path / "model")
-    fetched = fetch(order, Hub(REPO, first, endpoint=hub_server.endpoint))
+    resolved = {name: resolve_at_hub(fetcher.hub(), name) for name in ("main", "v1", first)}
+    assert [resolved[name].report.commit for name in ("main", "v1", first)] == [second, first, first]
+    fetched = fetcher(first, manifest_digest=resolved["v1"].report.manifest_digest)
     report = resolved["v1"].report
-    assert report["manifest_digest"] == fetched.digest != resolved["main"].report["manifest_digest"]
-    assert report["size_bytes"] == sum(file.size for file in fetched.files)
-    assert report["num_files"] == 4
-    assert report["architecture"]["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2
-    assert inflated(report["config"]) == CONFIG
+    assert report.manifest_digest == fetched.digest != resolved["main"].report.manifest_digest
+    assert report.size_bytes == sum(file.size for file in fetched.files)
+    assert report.config == CONFIG
+    facts = resolved["v1"].facts
+    assert facts["num_files"] == 4
+    assert facts["architecture"]["kv_bytes_per_token"] == 2 * 2 * 2 * 16 * 2
+    assert decode_model_report(encode_model_report(report)) == report
 
 
-def test_missing_revision_and_repository_have_reasons(store: HubStore, hub_server: ModelHub) -> None:
+def test_resolving_reads_no_weights(store: HubStore, fetcher: Fetcher) -> None:
+    store.add_commit(REPO, FILES, message="one")
+    resolve_at_hub(fetcher.hub(), "main")
+    asked = {request.path.rpartition("/")[2] for request in read_requests(store) if request.file_revision}
+    assert asked == {"config.json", "model.safetensors.index.json"}
+
+
+def test_missing_revision_and_repository_have_reasons(store: HubStore, fetcher: Fetcher) -> None:
     store.add_commit(REPO, FILES, message="one")
     for repository, revision, reason in (
         (REPO, "v9", contract.REASON_REVISION_NOT_FOUND),
         ("org/none", "main", contract.REASON_REPO_NOT_FOUND),
     ):
         with pytest.raises(FetchFailed) as caught:
-            resolve(repository, revision, endpoint=hub_server.endpoint)
+            resolve_at_hub(fetcher.hub(repository), revision)
         assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]"])
-def test_config_that_is_no_object_is_refused(store: HubStore, hub_server: ModelHub, content: bytes) -> None:
+def test_gated_repository_resolves_with_the_token_only(
+    store: HubStore, fetcher: Fetcher, tmp_path: Path
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    store.gate(REPO, token="hf_right")
+    with pytest.raises(FetchFailed) as caught:
+        resolve_at_hub(fetcher.hub(), "main")
+    assert caught.value.reason == contract.REASON_GATED
+    fetcher.token_file = tmp_path / "token"
+    fetcher.token_file.write_text("hf_right")
+    assert resolve_at_hub(fetcher.hub(), "main").report.commit == commit
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b"", b"\xff", b"[" * 100_000, b" " * (MAX_CONFIG_BYTES + 1)]
+)
+def test_config_that_is_no_object_is_refused(
+    store: HubStore, fetcher: Fetcher, tmp_path: Path, content: bytes
+) -> None:
     store.add_commit(REPO, {"config.json": content, "model.safetensors": b"w"}, message="one")
     with pytest.raises(InvalidConfig, match=r"config\.json"):
-        resolve(REPO, "main", endpoint=hub_server.endpoint)
+        resolve_at_hub(fetcher.hub(), "main")
+    with pytest.raises(InvalidConfig, match=r"config\.json"):
+        resolve_folder(write(tmp_path, config=content))
 
 
-def test_report_of_a_long_config_fits_a_termination_message(store: HubStore, hub_server: ModelHub) -> None:
-    layers = [{"attention": {"n_heads_in_group": 4, "no_op": index % 7 == 0}} for index in range(300)]
-    long = {**CONFIG, "block_configs": layers, "layer_types": ["full_attention", "sliding_attention"] * 60}
-    assert len(json.dumps(long)) > 12_000
-    store.add_commit(REPO, {**FILES, "config.json": json.dumps(long).encode()}, message="one")
-    report = resolve(REPO, "main", endpoint=hub_server.endpoint).report
-    assert len(json.dumps(report)) < MAX_REPORT_BYTES
-    assert inflated(report["config"]) == long
+def test_folder_resolves_to_its_manifest_digest(tmp_path: Path) -> None:
+    resolution = resolve_folder(write(tmp_path))
+    report = resolution.report
+    assert report.commit == report.manifest_digest
+    assert report.config == CONFIG
+    assert report.size_bytes == resolution.manifest.num_bytes
+    assert {file.path for file in resolution.manifest.files} == set(FILES) - {"old.safetensors"}
+    assert resolve_folder(tmp_path, report.commit).report == report
 
 
-def test_report_leaves_out_a_config_that_cannot_be_made_small(store: HubStore, hub_server: ModelHub) -> None:
-    noise = {str(number): str(hash(str(number))) for number in range(2000)}
-    store.add_commit(REPO, {**FILES, "config.json": json.dumps({**CONFIG, **noise}).encode()}, message="one")
-    resolution: Resolution = resolve(REPO, "main", endpoint=hub_server.endpoint)
-    assert "config" not in resolution.report
-    assert len(json.dumps(resolution.report)) < MAX_REPORT_BYTES
+def test_folder_that_is_not_what_is_asked_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FetchFailed) as caught:
+        resolve_folder(write(tmp_path), f"sha256:{'0' * 64}")
+    assert caught.value.reason == contract.REASON_DIGEST_MISMATCH
 
 
 def test_unknown_architecture_is_said() -> None:
     assert "unsupported" in architecture_numbers({"model_type": "never_heard_of"})
-
-
-@pytest.mark.parametrize("uri", ["org/model", "hf://model", "hf://a/b/c", "s3://a/b"])
-def test_uri_of_another_form_is_refused(uri: str) -> None:
-    with pytest.raises(InvalidSpec, match="--uri"):
-        parse_uri(uri)

@@ -236,10 +236,10 @@ def test_idle_process_takes_no_processor_time(model_dir: Path) -> None:
 
 
 def test_folder_of_another_commit_is_not_served(model_dir: Path, tmp_path: Path) -> None:
-    from octavo_engine.fetching.manifest import build_manifest, write_verified
+    from octavo_engine.fetching.manifest import Record, build_manifest, write_record
 
     (tmp_path / "config.json").write_text("{}")
-    write_verified(tmp_path, build_manifest("org/model", "1" * 40, []))
+    write_record(tmp_path, Record(manifest=build_manifest("org/model", "1" * 40, []), stamps={}))
     arguments = ["serve", "--model", str(tmp_path), "--revision", "2" * 40]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -45,6 +45,10 @@ class Request:
     def has_token(self) -> bool:
         return "authorization" in self.headers
 
+    @property
+    def token(self) -> str:
+        return self.headers.get("authorization", "").removeprefix("Bearer ")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileBody:
@@ -105,11 +109,17 @@ def _unknown_repository(request: Request) -> Refused:
 
 # Files ------------------------------------------------------------------------------------------
 def answer_file(store: HubStore, request: Request, route: re.Match[str]) -> Reply:
+    weather = store.weather()
+    if weather.file_status is not None:
+        return Reply(status=weather.file_status, headers={"Content-Type": "text/plain"}, body=b"No\n")
+    if weather.redirect_to is not None:
+        signed = f"{weather.redirect_to}{urlsplit(request.target).path}?Signature=secret"
+        return Reply(status=302, headers={"Location": signed})
     repo, path = unquote(route["file_repo"]), unquote(route["path"])
     commit = store.resolve(repo, unquote(route["revision"]))
     at_commit = {"X-Repo-Commit": commit.sha}
     faults = store.faults(repo)
-    if faults.gated:
+    if faults.gated and not (faults.token and request.token == faults.token):
         raise Refused(
             status=403 if request.has_token else 401,
             code="GatedRepo",
@@ -134,10 +144,11 @@ def _file_reply(
     }
     if file.lfs:
         headers |= {"X-Linked-ETag": f'"{file.sha256}"', "X-Linked-Size": str(file.size)}
-    start, end = byte_range(request.headers.get("range"), file.size)
+    asked = None if store.weather().ignore_ranges else request.headers.get("range")
+    start, end = byte_range(asked, file.size)
     if start >= file.size > 0:
         return Reply(status=416, headers={**headers, "Content-Range": f"bytes */{file.size}"})
-    partial = "range" in request.headers
+    partial = asked is not None
     if partial:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{file.size}"
     body = FileBody(path=store.content(file), start=start, length=end - start, corrupt=corrupt)

@@ -10,10 +10,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.support.model_hub.answers import FileBody, Reply, Request, answer
-from tests.support.model_hub.store import HubStore
+from tests.support.model_hub.store import HubStore, Weather
 from tests.support.model_hub.traffic import LoggedRequest, log_request
 
 CHUNK_BYTES: Final = 1 << 18
+POLL_SECONDS: Final = 0.05
+"""How soon a hub notices that it should end."""
 PAGE_SIZE: Final = 1000
 """Entries of a tree that the public hub lists on one page."""
 
@@ -30,7 +32,9 @@ class ModelHub:
     ) -> None:
         self.store = store
         self._server = _HubServer((host, port), store, page_size)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="model-hub", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), name="model-hub", daemon=True
+        )
 
     @property
     def endpoint(self) -> str:
@@ -79,14 +83,14 @@ class _Exchange(BaseHTTPRequestHandler):
         time.sleep(store.weather().delay_seconds)
         reply = answer(store, request, page_size=self.server.page_size)
         log_request(store, LoggedRequest.of(request, reply))
-        self._send(reply, speed=store.weather().bytes_per_second)
+        self._send(reply, store.weather())
 
     def _read(self) -> Request:
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", "0")))
         return Request(method=self.command, target=self.path, headers=headers, body=body)
 
-    def _send(self, reply: Reply, *, speed: int | None) -> None:
+    def _send(self, reply: Reply, weather: Weather) -> None:
         self.send_response(reply.status)
         for name, value in reply.headers.items():
             self.send_header(name, value)
@@ -96,18 +100,23 @@ class _Exchange(BaseHTTPRequestHandler):
         if self.command == "HEAD":
             return
         try:
-            self._send_body(reply.body, speed)
+            self._send_body(reply.body, weather)
         except ConnectionError:  # the client left, as it may
             self.close_connection = True
 
-    def _send_body(self, body: bytes | FileBody, speed: int | None) -> None:
-        if isinstance(body, FileBody) and not body.corrupt and speed is None:
+    def _send_body(self, body: bytes | FileBody, weather: Weather) -> None:
+        speed, left = weather.bytes_per_second, weather.drop_after_bytes
+        if isinstance(body, FileBody) and not body.corrupt and speed is None and left is None:
             with body.path.open("rb") as file:
                 self.connection.sendfile(file, body.start, body.length)
             return
         for chunk in [body] if isinstance(body, bytes) else read_span(body):
             if speed is not None:
                 time.sleep(len(chunk) / speed)
+            if isinstance(body, FileBody) and left is not None and len(chunk) > left:
+                self.wfile.write(chunk[:left])
+                raise ConnectionAbortedError("as the weather has it")
+            left = None if left is None else left - len(chunk)
             self.wfile.write(chunk)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name

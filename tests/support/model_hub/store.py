@@ -78,6 +78,8 @@ class Faults:
     hidden: frozenset[str] = frozenset()
     corrupt: frozenset[str] = frozenset()
     gated: bool = False
+    token: str = ""
+    """Opens a gated repository; empty: nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,14 @@ class Weather:
     outage: bool = False
     delay_seconds: float = 0.0
     bytes_per_second: int | None = None
+    file_status: int | None = None
+    """Answered for every file, instead of the file."""
+    drop_after_bytes: int | None = None
+    """Of each file's answer; then the connection is cut."""
+    ignore_ranges: bool = False
+    """Send whole files, whatever part was asked for, as some proxies do."""
+    redirect_to: str | None = None
+    """Another hub's address, as storage that the hub hands its downloads to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +135,9 @@ class HubStore:
         faults = self.faults(repo)
         self._set_faults(repo, replace(faults, corrupt=faults.corrupt | {path}))
 
-    def gate(self, repo: str) -> None:
-        """List the files, as a hub does, but hand them to nobody: the terms are never accepted here."""
-        self._set_faults(repo, replace(self.faults(repo), gated=True))
+    def gate(self, repo: str, *, token: str = "") -> None:
+        """List the files, as a hub does, but hand them only to who has the token; to nobody without one."""
+        self._set_faults(repo, replace(self.faults(repo), gated=True, token=token))
 
     def heal(self, repo: str) -> None:
         """Take all faults off `repo`."""
@@ -175,7 +185,10 @@ class HubStore:
             return Faults()
         read = json.loads(path.read_text())
         return Faults(
-            hidden=frozenset(read["hidden"]), corrupt=frozenset(read["corrupt"]), gated=read["gated"]
+            hidden=frozenset(read["hidden"]),
+            corrupt=frozenset(read["corrupt"]),
+            gated=read["gated"],
+            token=read["token"],
         )
 
     def weather(self) -> Weather:
@@ -199,7 +212,7 @@ class HubStore:
         _write_whole(self._existing(repo) / "refs" / kind / name, commit.encode())
 
     def _set_faults(self, repo: str, faults: Faults) -> None:
-        written = {"hidden": sorted(faults.hidden), "corrupt": sorted(faults.corrupt), "gated": faults.gated}
+        written = asdict(faults) | {"hidden": sorted(faults.hidden), "corrupt": sorted(faults.corrupt)}
         _write_json(self._existing(repo) / "faults.json", written)
 
     def _store_file(self, path: str, source: Path | bytes) -> StoredFile:
