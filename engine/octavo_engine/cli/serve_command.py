@@ -298,7 +298,7 @@ def identity_of(config: EngineConfig, manifest: Manifest | None) -> Identity:
         revision=config.revision,
         manifest_digest="" if manifest is None else manifest.digest,
         version=package_version(),
-        repository="" if manifest is None else manifest.repository,
+        repository="" if manifest is None else manifest.origin,
         files=tuple(ServedFile(path=file.path, size=file.size, digest=file.digest) for file in files),
     )
 

@@ -71,7 +71,7 @@ def test_killed_fetch_blocks_nobody_and_its_part_is_gone_on_with(
     store.set_weather(Weather(bytes_per_second=8_000_000))
     folder = tmp_path / "cache" / commit
     victim = start_fetch(hub_server, folder, commit)
-    wait_until(lambda: partial_bytes(folder) > 0)
+    wait_until(lambda: partial_bytes(folder) > 1 << 20)
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
     assert not (folder / contract.VERIFIED_FILE).exists()
@@ -79,7 +79,7 @@ def test_killed_fetch_blocks_nobody_and_its_part_is_gone_on_with(
     forget_requests(store)
     started = time.monotonic()
     end_of(start_fetch(hub_server, folder, commit))
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 45, "it waited for the dead one"
     assert (folder / "model.safetensors").read_bytes() == LARGE * 8
     (resumed_at,) = weights_requests(store)
     assert resumed_at is not None

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from octavo import engine_contract as contract
+from octavo.model_files import ModelFile
 from octavo_engine.cli.main import main
-from octavo_engine.fetching.manifest import ManifestEntry, build_manifest, write_verified
+from octavo_engine.fetching.manifest import build_manifest, stamp_files, write_record
 from octavo_engine.what_runs import Identity, ServedFile
 from tests.octavo_engine.oracle import load_engine, save_tiny_model
 from tests.octavo_engine.server.running_server import REVISION, RunningServer
@@ -114,11 +115,9 @@ def record_files(folder: Path) -> Iterator[Callable[[], str]]:
     """Write the record of a fetch beside the model, and give its digest."""
 
     def write() -> str:
-        entry = ManifestEntry(
-            path="config.json", size=(folder / "config.json").stat().st_size, digest="sha256:9"
-        )
+        entry = ModelFile(path="config.json", size=(folder / "config.json").stat().st_size, digest="sha256:9")
         manifest = build_manifest("org/tiny", REVISION, [entry])
-        write_verified(folder, manifest)
+        write_record(folder, stamp_files(folder, manifest))
         return manifest.digest
 
     yield write
