@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +11,12 @@ from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus
 from octavo_operator.decide.intent import HASH_VERSION, build_intent, hash_intent
+from octavo_operator.decide.learning import NOTHING
 from octavo_operator.decide.observed import ContainerView, DeploymentView, PodView
 from octavo_operator.decide.sizing import summarize_plan
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import StoredRevision, World
+from octavo_operator.desired.learned import Learned
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.pod_template import PodInputs, build_pod_template
@@ -92,13 +95,15 @@ def make_target(spec: InferenceServiceSpec | None = None) -> Target:
     return Target(pin=make_pin(spec), revision=make_revision(spec))
 
 
-def make_stored(revision: Revision, *, number: int = 1, proven: bool = True) -> StoredRevision:
-    proven_at = "2026-01-01T00:01:00Z" if proven else None
+def make_stored(
+    revision: Revision, *, number: int = 1, proven: bool = True, learned: Learned = NOTHING
+) -> StoredRevision:
+    learned = replace(learned, proven_at="2026-01-01T00:01:00Z" if proven else "")
     return StoredRevision(
         revision=revision,
         number=number,
         created_at="2026-01-01T00:00:00Z",
-        proven_at=proven_at,
+        learned=learned,
         data=revision_data(revision),
     )
 

@@ -37,7 +37,19 @@ MANAGED_BY: Final = "octavo"
 ENGINE_NAME: Final = "octavo-engine"
 
 ANNOTATION_PROVEN_AT: Final = f"{GROUP}/proven-at"
-"""On a ControllerRevision: when its pods were first ready to take over the traffic."""
+"""On a ControllerRevision: when its gates first let it serve."""
+ANNOTATION_EVIDENCE: Final = f"{GROUP}/evidence"
+"""On a ControllerRevision: what its gates saw."""
+ANNOTATION_IMAGE_DIGEST: Final = f"{GROUP}/image-digest"
+"""On a ControllerRevision: the digest of the engine image that its pods really ran."""
+ANNOTATION_ENGINE_BLOCKS: Final = f"{GROUP}/engine-blocks"
+"""On a ControllerRevision: KV blocks that its engine measured room for."""
+ANNOTATION_ANSWERS: Final = f"{GROUP}/probe-answers"
+"""On a ControllerRevision: its answers to the probes of the quality gate, from when it served."""
+ANNOTATION_ROLLOUT: Final = f"{GROUP}/rollout"
+"""On a ControllerRevision: how far its rollout has come, or why it was given up."""
+ANNOTATION_SERVING: Final = f"{GROUP}/serving"
+"""On the Service: the revision that serves, also while two share the requests."""
 
 SHORT_REVISION_LENGTH: Final = 12
 """Hexadecimal digits of a commit that a person is shown."""
@@ -81,3 +93,8 @@ def revision_labels(service: str, revision: str) -> dict[str, str]:
 def pod_selector(service: str, revision: str) -> dict[str, str]:
     """What selects the pods of one revision; a Deployment's selector can never change, so it is minimal."""
     return {LABEL_SERVICE: service, LABEL_REVISION: revision}
+
+
+def shared_selector(service: str) -> dict[str, str]:
+    """What selects the engines of all revisions, while two of them share the requests."""
+    return {LABEL_SERVICE: service, LABEL_NAME: ENGINE_NAME}

@@ -30,6 +30,7 @@ from octavo_operator.decide.conditions import format_time
 from octavo_operator.decide.next_state import decide_next_state
 from octavo_operator.decide.pinning import refuse_words
 from octavo_operator.decide.revising import build_revision
+from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.scaling import ScalingDecision, decide_fixed_replicas
 from octavo_operator.decide.sizing import plan_memory
 from octavo_operator.decide.target import Refusal, Target
@@ -133,7 +134,8 @@ def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime)
     if not (world.spec.engine.image or engine_image):
         raise InvalidSpec("--engine-image: spec.engine.image is empty, so name the installation's image")
     revision = build_revision(world, pin, plan, engine_image=engine_image, hub_endpoint=hub_endpoint())
-    wanted = decide_next_state(world, Target(pin=pin, revision=revision), first_replicas(world), now=now)
+    target = Target(pin=pin, revision=revision)
+    wanted = decide_next_state(world, target, first_replicas(world), now=now, gates=GateFacts())
     return [without_owner(manifest) for manifest in wanted.manifests]
 
 

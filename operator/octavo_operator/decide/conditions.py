@@ -35,11 +35,12 @@ class ServingView:
     """How the pods do, beside what the rollout decided."""
 
     ready: int
-    """Ready pods of the revision that serves."""
+    """Ready pods that requests come to."""
     wanted: int
     failure: Failure | None
     """Of the revision that spec asks for."""
     deadline_exceeded: bool
+    suspended: bool = False
 
 
 def judge(target: Target, rollout: RolloutDecision, view: ServingView) -> tuple[Finding, ...]:
@@ -51,12 +52,13 @@ def judge(target: Target, rollout: RolloutDecision, view: ServingView) -> tuple[
     | serves, at least one replica ready            | True    | False       | False   |
     | on its way                                    | False   | True        | False   |
     | failed for good, or past its deadline         | False   | False       | True    |
+    | suspended before it could serve               | False   | False       | False   |
 
     Available says whether any revision answers, whatever becomes of the new one.
     """
     ready = _judge_ready(target, rollout, view)
-    stuck = ready.status != "True" and _is_stuck(target, view)
-    moving = ready.status != "True" and not stuck
+    stuck = ready.status != "True" and _is_stuck(target, rollout, view)
+    moving = ready.status != "True" and not stuck and not view.suspended
     return (
         ready,
         _judge_available(rollout, view),
@@ -75,6 +77,12 @@ def _judge_ready(target: Target, rollout: RolloutDecision, view: ServingView) ->
     if rollout.promoted and view.ready > 0:
         message = f"{rollout.message}; {view.ready} of {view.wanted} replicas are ready"
         return Finding(type=READY, status="True", reason="Serving", message=message)
+    if view.suspended and not rollout.promoted:
+        message = f"spec.suspend is true; without it: {rollout.message}"
+        return Finding(type=READY, status="False", reason="Suspended", message=message)
+    if rollout.failed is not None:
+        message = rollout.message
+        return Finding(type=READY, status="False", reason=rollout.failed.reason, message=message)
     if view.failure is not None:
         return Finding(type=READY, status="False", reason=view.failure.reason, message=view.failure.message)
     if view.deadline_exceeded:
@@ -86,9 +94,13 @@ def _judge_ready(target: Target, rollout: RolloutDecision, view: ServingView) ->
     return Finding(type=READY, status="False", reason=rollout.reason, message=rollout.message)
 
 
-def _is_stuck(target: Target, view: ServingView) -> bool:
+def _is_stuck(target: Target, rollout: RolloutDecision, view: ServingView) -> bool:
     if target.refusal is not None:
         return target.refusal.lasting
+    if view.suspended and not rollout.promoted:
+        return False
+    if rollout.failed is not None:
+        return True
     return view.deadline_exceeded or (view.failure is not None and view.failure.lasting)
 
 

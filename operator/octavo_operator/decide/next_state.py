@@ -9,11 +9,13 @@ from typing import Any
 
 from octavo_operator.api import names
 from octavo_operator.api.status import InferenceServiceStatus
-from octavo_operator.decide.conditions import format_time
 from octavo_operator.decide.history import next_number, prunable_revisions
+from octavo_operator.decide.learning import learn, learned_before
 from octavo_operator.decide.pinning import add_pin
 from octavo_operator.decide.report import Decisions, build_status
-from octavo_operator.decide.rollout import RolloutDecision, RolloutView, decide_rollout
+from octavo_operator.decide.rollout import RolloutDecision, decide_rollout
+from octavo_operator.decide.rollout.observing import observe
+from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.surroundings import Sharing, build_policies, build_surroundings, find_stale
 from octavo_operator.decide.target import Target
@@ -41,19 +43,24 @@ class NextState:
     manifests: tuple[Manifest, ...]
     removals: tuple[Removal, ...]
     status: InferenceServiceStatus
+    again_seconds: float | None = None
+    """When time alone may change it."""
 
 
-def decide_next_state(world: World, target: Target, scaling: ScalingDecision, *, now: datetime) -> NextState:
-    rollout = decide_rollout(
-        RolloutView(
-            target=target.revision.hash if target.revision else None,
-            selected=world.selected,
-            proven=world.proven,
-            deployments=world.deployments,
-            replicas=scaling.replicas,
-        )
-    )
+def decide_next_state(
+    world: World,
+    target: Target,
+    scaling: ScalingDecision,
+    *,
+    now: datetime,
+    gates: GateFacts,
+) -> NextState:
+    asked = target.revision.hash if target.revision else None
+    rollout = decide_rollout(observe(world, asked, scaling.replicas, gates, now=now))
     decisions = Decisions(target=target, rollout=rollout, scaling=scaling)
+    status = build_status(world, decisions, now=now)
+    if world.spec.suspend:
+        return NextState(manifests=(), removals=(), status=status)
     manifests = build_manifests(world, target, rollout, now=now)
     return NextState(
         manifests=tuple(manifests),
@@ -61,19 +68,23 @@ def decide_next_state(world: World, target: Target, scaling: ScalingDecision, *,
             *build_removals(world, rollout, manifests),
             *build_resolver_removals(world, target),
         ),
-        status=build_status(world, decisions, now=now),
+        status=status,
+        again_seconds=rollout.again_seconds,
     )
 
 
 def build_manifests(
     world: World, target: Target, rollout: RolloutDecision, *, now: datetime
 ) -> list[Manifest]:
-    """What is remembered comes before what runs: a crash in between loses no promise."""
+    """What is remembered comes before what runs: a crash in between loses no promise.
+
+    The Service comes before the Deployments, so that no pod is selected by what it no longer says.
+    """
     manifests: list[Manifest] = []
     if target.pin is not None:
         manifests.append(build_pins(world.owner, add_pin(world.pins, target.pin)))
-    if target.revision is not None:
-        manifests.append(build_target_revision(world, target.revision, rollout, now=now))
+    manifests += build_revisions(world, target.revision, rollout, now=now)
+    manifests += build_main_service(world, rollout)
     templates = {one: template_of(world, target, one) for one in rollout.replicas}
     manifests += build_policies(world, templates)
     manifests += [
@@ -86,14 +97,19 @@ def build_manifests(
         )
         for one, replicas in rollout.replicas.items()
     ]
-    if rollout.serving is not None:
-        port = world.spec.routing.port
-        manifests.append(build_service(world.owner, port=port, serving=rollout.serving))
     return manifests + build_surroundings(world, sharing_of(rollout))
 
 
 def sharing_of(rollout: RolloutDecision) -> Sharing:
-    return Sharing(weights={rollout.serving: 100} if rollout.serving else {}, services=())
+    return Sharing(weights=rollout.weights, services=rollout.services)
+
+
+def build_main_service(world: World, rollout: RolloutDecision) -> list[Manifest]:
+    """There before anything serves: its name is taken, and nobody is selected yet."""
+    if rollout.serving is None and rollout.target is None:
+        return []
+    port = world.spec.routing.port
+    return [build_service(world.owner, port=port, serving=rollout.serving, shared=rollout.shared)]
 
 
 def template_of(world: World, target: Target, wanted: str) -> Mapping[str, Any]:
@@ -104,20 +120,27 @@ def template_of(world: World, target: Target, wanted: str) -> Mapping[str, Any]:
     return stored.revision.template if stored else world.deployments[wanted].template
 
 
-def build_target_revision(
-    world: World, revision: Revision, rollout: RolloutDecision, *, now: datetime
-) -> Manifest:
-    stored = world.revisions.get(revision.hash)
-    proven_at = stored.proven_at if stored else None
-    if rollout.newly_proven:
-        proven_at = format_time(now)
-    number = stored.number if stored else next_number(world.numbers)
-    data = stored.data if stored else revision_data(revision)
-    return build_controller_revision(world.owner, data, number=number, proven_at=proven_at)
+def build_revisions(
+    world: World, asked: Revision | None, rollout: RolloutDecision, *, now: datetime
+) -> list[Manifest]:
+    """The target's record always; another's where something was learned of it."""
+    manifests = []
+    for one, stored in world.revisions.items():
+        learned = learn(world, rollout, one, now=now)
+        if learned != learned_before(world, one) or (asked is not None and one == asked.hash):
+            manifests.append(
+                build_controller_revision(world.owner, stored.data, number=stored.number, learned=learned)
+            )
+    if asked is not None and asked.hash not in world.revisions:
+        learned = learn(world, rollout, asked.hash, now=now)
+        number = next_number(world.numbers)
+        data = revision_data(asked)
+        manifests.append(build_controller_revision(world.owner, data, number=number, learned=learned))
+    return manifests
 
 
 def build_removals(world: World, rollout: RolloutDecision, wanted: Sequence[Manifest]) -> list[Removal]:
-    in_use = {*rollout.replicas, *world.deployments}
+    in_use = {*rollout.replicas, *world.deployments, rollout.target or "", rollout.serving or ""}
     limit = world.spec.rollout.revision_history_limit
     pruned = prunable_revisions(world.numbers, in_use=in_use, limit=limit)
     return [

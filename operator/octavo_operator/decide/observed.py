@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from octavo_operator.api import names
@@ -62,6 +63,8 @@ class PodView:
     phase: str
     unschedulable: str
     """The scheduler's words, or empty."""
+    unschedulable_at: float | None = None
+    """Since when it finds no node, in seconds since the epoch."""
     containers: tuple[ContainerView, ...]
     """Init containers first."""
 
@@ -113,6 +116,7 @@ def parse_pod(body: Mapping[str, Any]) -> PodView:
         terminating="deletionTimestamp" in metadata,
         phase=status.get("phase", "Pending"),
         unschedulable=scheduled.get("message", "no node fits") if unschedulable else "",
+        unschedulable_at=parse_time(scheduled.get("lastTransitionTime")) if unschedulable else None,
         containers=tuple(
             parse_container(one)
             for kind in ("initContainerStatuses", "containerStatuses")
@@ -137,6 +141,17 @@ def parse_container(status: Mapping[str, Any]) -> ContainerView:
         running="running" in state,
         image_id=status.get("imageID", ""),
     )
+
+
+def parse_time(text: object) -> float | None:
+    """
+    >>> parse_time("1970-01-01T00:01:00Z"), parse_time(None)
+    (60.0, None)
+    """
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
 
 
 def pods_of(pods: Iterable[PodView], revision: str | None) -> tuple[PodView, ...]:

@@ -11,9 +11,11 @@ from octavo_operator.api.status import (
     MAX_FAILURE_LENGTH,
     MAX_MESSAGE_LENGTH,
     MAX_NOTES,
+    Address,
     AutoscalingStatus,
     InferenceServiceStatus,
     LastFailure,
+    LastKnownGood,
     MemoryPlanStatus,
 )
 from octavo_operator.decide.conditions import (
@@ -28,9 +30,16 @@ from octavo_operator.decide.conditions import (
 )
 from octavo_operator.decide.failures import Failure, find_failure
 from octavo_operator.decide.image_pinning import judge_image, observed_digests
+from octavo_operator.decide.learning import learn, learned_before
 from octavo_operator.decide.model_conditions import judge_words, model_status
 from octavo_operator.decide.observed import pods_of
 from octavo_operator.decide.rollout import RolloutDecision
+from octavo_operator.decide.rollout_conditions import (
+    judge_gate,
+    judge_suspended,
+    last_known_good,
+    rollout_status,
+)
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
@@ -49,14 +58,15 @@ class Decisions:
 def build_status(world: World, decisions: Decisions, *, now: datetime) -> InferenceServiceStatus:
     rollout, target = decisions.rollout, decisions.target
     view = view_serving(world, decisions)
-    serving = world.deployments.get(rollout.serving or "")
     updated = world.deployments.get(rollout.target or "")
-    selected = rollout.serving
+    answering = answering_revisions(rollout)
+    url = service_url(world.owner, port=world.spec.routing.port) if answering else None
     return InferenceServiceStatus(
         observed_generation=world.generation,
         conditions=date_conditions(
             (
                 *judge(target, rollout, view),
+                *judge_rollout(world, rollout),
                 *judge_words(world, target.pin),
                 *judge_engine_image(world, target),
             ),
@@ -64,19 +74,22 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
             generation=world.generation,
             now=now,
         ),
-        url=service_url(world.owner, port=world.spec.routing.port) if selected else None,
-        replicas=serving.existing if serving else 0,
+        url=url,
+        address=Address(url=url) if url else None,
+        replicas=sum(world.deployments[one].existing for one in answering if one in world.deployments),
         ready_replicas=view.ready,
         updated_replicas=updated.existing if updated else 0,
-        selector=selector_text(world.owner.name, selected) if selected else None,
+        selector=selector_text(world.owner.name, answering[0], shared=rollout.shared) if answering else None,
         model=model_status(world, target.pin),
         memory_plan=report_plan(target.revision.plan, world.engine_reported_blocks)
         if target.revision
         else None,
         current_revision=rollout.serving if rollout.serving in proven_after(world, rollout) else None,
         update_revision=rollout.target,
+        last_known_good=report_known_good(world, rollout, target, now=now),
+        rollout=rollout_status(rollout),
         autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
-        last_failure=last_failure(world, target, view.failure, now=now),
+        last_failure=last_failure(world, target, rollout, view.failure, now=now),
     )
 
 
@@ -85,6 +98,33 @@ def judge_engine_image(world: World, target: Target) -> tuple[Finding, ...]:
         return ()
     pods = pods_of(world.pods, target.revision.hash)
     return (judge_image(target.revision.image, observed_digests(pods)),)
+
+
+def judge_rollout(world: World, rollout: RolloutDecision) -> tuple[Finding, ...]:
+    learned = learned_before(world, rollout.target or "")
+    return (judge_gate(rollout, learned), judge_suspended(world.spec.suspend))
+
+
+def answering_revisions(rollout: RolloutDecision) -> tuple[str, ...]:
+    """Whose pods the Service selects, or will; the first is the one that serves."""
+    serving = rollout.serving or rollout.target
+    if serving is None:
+        return ()
+    others = sorted(one for one in rollout.weights if one != serving) if rollout.shared else []
+    return (serving, *others)
+
+
+def report_known_good(
+    world: World, rollout: RolloutDecision, target: Target, *, now: datetime
+) -> LastKnownGood | None:
+    serving = rollout.serving
+    if serving is None:
+        return None
+    asked = target.revision if target.revision and target.revision.hash == serving else None
+    stored = world.revisions.get(serving)
+    learned = learn(world, rollout, serving, now=now)
+    revision = asked or (stored.revision if stored else None)
+    return last_known_good(serving, revision, learned, proven_at=learned.proven_at)
 
 
 def report_plan(plan: MemoryPlanStatus, reported: int | None) -> MemoryPlanStatus:
@@ -123,18 +163,20 @@ def proven_after(world: World, rollout: RolloutDecision) -> frozenset[str]:
 
 def view_serving(world: World, decisions: Decisions) -> ServingView:
     rollout = decisions.rollout
-    serving = world.deployments.get(rollout.serving or "")
     asked = world.deployments.get(rollout.target or "")
+    carrying = [one for one in rollout.weights if one in world.deployments]
     return ServingView(
-        ready=serving.ready if serving else 0,
+        ready=sum(world.deployments[one].ready for one in carrying),
         wanted=decisions.scaling.replicas,
         failure=find_failure(pods_of(world.pods, rollout.target), asked) if rollout.target else None,
         deadline_exceeded=asked.deadline_exceeded if asked else False,
+        suspended=world.spec.suspend,
     )
 
 
-def selector_text(service: str, revision: str) -> str:
-    return ",".join(f"{key}={value}" for key, value in names.pod_selector(service, revision).items())
+def selector_text(service: str, revision: str, *, shared: bool) -> str:
+    selector = names.shared_selector(service) if shared else names.pod_selector(service, revision)
+    return ",".join(f"{key}={value}" for key, value in selector.items())
 
 
 def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | None) -> AutoscalingStatus:
@@ -149,11 +191,14 @@ def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | No
 
 
 def last_failure(
-    world: World, target: Target, failure: Failure | None, *, now: datetime
+    world: World, target: Target, rollout: RolloutDecision, failure: Failure | None, *, now: datetime
 ) -> LastFailure | None:
     """Kept after it was mended; the time is when this very failure was first seen."""
     if target.refusal is not None:
         failure = Failure(reason=target.refusal.reason, message=target.refusal.message)
+    elif rollout.failed is not None:
+        failed = rollout.failed
+        failure = Failure(reason=failed.reason, message=failed.message, exit_code=failed.exit_code)
     if failure is None:
         return world.status.last_failure
     before, message = world.status.last_failure, storable(failure.message, MAX_FAILURE_LENGTH)

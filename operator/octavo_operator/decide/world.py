@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from octavo_operator.decide.observed import (
 )
 from octavo_operator.decide.resolving import ResolverView, is_resolver, parse_resolver
 from octavo_operator.decide.upstream import Upstream
+from octavo_operator.desired.learned import Learned, parse_annotations
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import PINS_KEY, Pin, parse_pins
 from octavo_operator.desired.revision import Revision, parse_revision_data
@@ -39,9 +40,14 @@ class StoredRevision:
     revision: Revision
     number: int
     created_at: str
-    proven_at: str | None
+    learned: Learned
     data: Mapping[str, Any]
     """As it is stored, to the letter: it can never be changed, not even by a field that we do not know."""
+
+    @property
+    def proven_at(self) -> str:
+        """Empty: never."""
+        return self.learned.proven_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,9 @@ class World:
     deployments: Mapping[str, DeploymentView]
     pods: tuple[PodView, ...]
     selected: str | None
-    """The revision that the Service points at, or last did if somebody meddled with it."""
+    """The revision that the Service belongs to, or last did if somebody meddled with it."""
+    shared: bool = False
+    """The Service selects the pods of all revisions."""
     engine_reported_blocks: int | None = None
     """KV blocks that an engine of the planned revision measured room for; None while none is known."""
     resolvers: tuple[ResolverView, ...] = ()
@@ -81,6 +89,8 @@ class World:
     surroundings: tuple[Placed, ...] = ()
     served_kinds: frozenset[str] = frozenset()
     """Kinds of other projects that the API server has."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """What revisions were found to answer to the probes of the quality gate, in this pass."""
 
     @property
     def proven(self) -> frozenset[str]:
@@ -115,6 +125,7 @@ def parse_world(body: Body, children: Children) -> World:
         resolvers=_parse_resolvers(owner, children.pods),
         selected=_find_selected(owner, children.services, revisions, status),
         surroundings=tuple(parse_placed(kind, body) for kind, body in children.surroundings),
+        shared=any(_is_shared(body) for body in _main_services(owner, children.services)),
     )
 
 
@@ -167,7 +178,7 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
             revision=revision,
             number=body["revision"],
             created_at=metadata["creationTimestamp"],
-            proven_at=metadata.get("annotations", {}).get(names.ANNOTATION_PROVEN_AT),
+            learned=parse_annotations(metadata.get("annotations", {})),
             data=body["data"],
         )
     return found
@@ -176,7 +187,7 @@ def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:
 def proven_revisions(
     revisions: Mapping[str, StoredRevision], status: InferenceServiceStatus
 ) -> frozenset[str]:
-    recorded = frozenset(one for one, stored in revisions.items() if stored.proven_at is not None)
+    recorded = frozenset(one for one, stored in revisions.items() if stored.proven_at)
     return recorded | {status.current_revision} if status.current_revision else recorded
 
 
@@ -187,15 +198,28 @@ def _find_selected(
     status: InferenceServiceStatus,
 ) -> str | None:
     """What the Service says, unless somebody deleted it or turned it to what was never ready."""
-    selected = next((_selector_of(body) for body in services if body["metadata"]["name"] == owner.name), None)
+    selected = next(map(_serving_of, _main_services(owner, services)), None)
     if selected in proven_revisions(revisions, status):
         return selected
     return status.current_revision or (selected if selected in revisions else None)
 
 
-def _selector_of(service: Body) -> str | None:
-    selected: str | None = (service["spec"].get("selector") or {}).get(names.LABEL_REVISION)
-    return selected
+def _main_services(owner: Owner, services: Iterable[Body]) -> list[Body]:
+    return [body for body in services if body["metadata"]["name"] == owner.name]
+
+
+def _serving_of(service: Body) -> str | None:
+    """The annotation; an older operator said it by the selector alone."""
+    told: str | None = (service["metadata"].get("annotations") or {}).get(names.ANNOTATION_SERVING)
+    return told or _selector_of(service).get(names.LABEL_REVISION)
+
+
+def _selector_of(service: Body) -> Mapping[str, str]:
+    return service["spec"].get("selector") or {}
+
+
+def _is_shared(service: Body) -> bool:
+    return names.LABEL_REVISION not in _selector_of(service)
 
 
 def merge_pins(pins: Iterable[Pin], revisions: Iterable[StoredRevision]) -> tuple[Pin, ...]:

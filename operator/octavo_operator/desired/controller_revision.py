@@ -7,17 +7,19 @@ from copy import deepcopy
 from typing import Any
 
 from octavo_operator.api import names
+from octavo_operator.desired.learned import Learned, render_annotations
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
 
 def build_controller_revision(
-    owner: Owner, data: Mapping[str, Any], *, number: int, proven_at: str | None
+    owner: Owner, data: Mapping[str, Any], *, number: int, learned: Learned
 ) -> Manifest:
-    """What is learned later (that the revision was ready) is an annotation: `data` never changes."""
+    """What is learned later is in annotations: `data` never changes."""
     name = names.revision_name(owner.name, data["hash"])
     metadata = build_metadata(owner, name, names.revision_labels(owner.name, data["hash"]))
-    if proven_at is not None:
-        metadata["annotations"] = {names.ANNOTATION_PROVEN_AT: proven_at}
+    annotations = render_annotations(learned)
+    if annotations:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",

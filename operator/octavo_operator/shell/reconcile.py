@@ -13,6 +13,7 @@ from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
 from octavo_operator.decide.report import build_first_status, build_invalid_status
+from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.surroundings import wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import place_to_watch
@@ -111,7 +112,8 @@ class Reconciler:
         served = await self._served.names(wanted_kinds(world.spec.routing))
         world = replace(world, engine_reported_blocks=reported, served_kinds=served)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
-        wanted = decide_next_state(world, target, scaling, now=now)
+        gates = GateFacts()
+        wanted = decide_next_state(world, target, scaling, now=now, gates=gates)
         refusal = await self._find_conflict(world, wanted.manifests)
         changed = False
         if refusal is None:
@@ -121,10 +123,11 @@ class Reconciler:
                 refusal = Refusal(reason="ChildRefused", message=str(refused), lasting=False)
         if refusal is not None:
             # What was wanted cannot be had: say so instead, and look again even if no event comes.
-            wanted = decide_next_state(world, Target(pin=target.pin, refusal=refusal), scaling, now=now)
+            unmade = Target(pin=target.pin, refusal=refusal)
+            wanted = decide_next_state(world, unmade, scaling, now=now, gates=gates)
             again_seconds = REFUSED_SECONDS
         await self._report(world.owner, wanted.status)
-        waits = [again_seconds, self._autoscaler.interval_seconds(world.spec)]
+        waits = [again_seconds, wanted.again_seconds, self._autoscaler.interval_seconds(world.spec)]
         return Pass(
             changed=changed, again_seconds=min((one for one in waits if one is not None), default=None)
         )

@@ -11,6 +11,7 @@ from octavo_operator.cli.revisions import HistoryLine, find_revision, history_li
 from octavo_operator.cli.service_words import describe, listed
 from octavo_operator.cli.status_command import exit_status
 from octavo_operator.desired.controller_revision import build_controller_revision
+from octavo_operator.desired.learned import Learned
 from octavo_operator.desired.revision import revision_data
 from tests.octavo_operator.builders import COMMIT, OWNER, URI, make_revision, make_spec
 
@@ -32,7 +33,7 @@ def service_body(status: dict[str, Any] | None = None, **sections: Any) -> dict[
 
 def revision_body(number: int, *, proven: str = "", **sections: Any) -> dict[str, Any]:
     data = revision_data(make_revision(make_spec(**sections)))
-    return build_controller_revision(OWNER, data, number=number, proven_at=proven or None)
+    return build_controller_revision(OWNER, data, number=number, learned=Learned(proven_at=proven))
 
 
 def ready(status: str, *, reason: str = "Serving", generation: int = 2) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from octavo_operator.api.status import Condition, InferenceServiceStatus
 from octavo_operator.decide.events import draft_events
-from octavo_operator.decide.next_state import NextState, decide_next_state
+from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
+from octavo_operator.decide.observed import Placed
 from octavo_operator.decide.report import build_first_status, build_invalid_status
+from octavo_operator.decide.rollout.values import GateFacts, Verdict
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import World
+from octavo_operator.desired.learned import Learned
 from tests.octavo_operator.builders import (
     COMMIT,
     NOW,
@@ -28,7 +31,7 @@ from tests.octavo_operator.builders import (
     make_world,
 )
 
-FIXED = ScalingDecision(replicas=1, reason="Static", message="spec.replicas is 1")
+NO_GATES = GateFacts()
 OTHER = make_spec(engine={"maxSequences": 3})
 A, B = make_revision(), make_revision(OTHER)
 NO_REPOSITORY = Target(refusal=Refusal(reason="RepositoryNotFound", message="no such repository"))
@@ -36,9 +39,16 @@ NO_MEMORY = Target(pin=make_pin(), refusal=Refusal(reason="InsufficientMemory", 
 NO_HUB = Target(refusal=Refusal(reason="HubUnavailable", message="unreachable", lasting=False))
 
 
-def decide(world: World, target: Target | None = None, **scaling: Any) -> NextState:
+def decide(
+    world: World,
+    target: Target | None = None,
+    *,
+    now: datetime = NOW,
+    gates: GateFacts = NO_GATES,
+    **scaling: Any,
+) -> NextState:
     decision = ScalingDecision(**{"replicas": 1, "reason": "Static", "message": "fixed", **scaling})
-    return decide_next_state(world, target or make_target(world.spec), decision, now=NOW)
+    return decide_next_state(world, target or make_target(world.spec), decision, now=now, gates=gates)
 
 
 def serving(**changes: Any) -> World:
@@ -134,7 +144,8 @@ def test_failed_candidate_keeps_the_last_good_one(pod: Any, reason: str, stalled
     assert conditions["Stalled"].status == stalled
     assert state.status.current_revision == A.hash
     assert state.status.last_failure is not None
-    assert not state.removals
+    given_up = [Removal(kind="Deployment", name=f"chat-{B.hash}")] if stalled == "True" else []
+    assert list(state.removals) == given_up
 
 
 def fields(world: World) -> dict[str, Any]:
@@ -143,9 +154,7 @@ def fields(world: World) -> dict[str, Any]:
 
 def test_transition_times_move_only_when_the_status_does() -> None:
     first = decide(make_world()).status
-    later = decide_next_state(
-        serving(status=first, generation=2), make_target(), FIXED, now=NOW + timedelta(hours=1)
-    ).status
+    later = decide(serving(status=first, generation=2), now=NOW + timedelta(hours=1)).status
     before, after = by_type(first), by_type(later)
     assert after["Ready"].last_transition_time == "2026-01-02T04:04:05Z"
     for kind in ("Stalled", "ModelResolved", "MemoryPlanned"):
@@ -177,10 +186,9 @@ def test_children_come_in_an_order_that_loses_no_promise() -> None:
     assert [manifest["kind"] for manifest in state.manifests] == [
         "ConfigMap",
         "ControllerRevision",
+        "Service",
         "NetworkPolicy",
         "Deployment",
-        "Service",
-        "PodDisruptionBudget",
     ]
 
 
@@ -212,8 +220,11 @@ def test_candidate_that_becomes_ready_takes_over_and_the_old_one_goes_a_pass_lat
     service = next(manifest for manifest in state.manifests if manifest["kind"] == "Service")
     assert service["spec"]["selector"]["octavo.dev/revision"] == B.hash
     assert state.removals == ()
-    proven = next(m for m in state.manifests if m["kind"] == "ControllerRevision")
-    assert proven["metadata"]["annotations"] == {"octavo.dev/proven-at": "2026-01-02T03:04:05Z"}
+    proven = next(m for m in state.manifests if m["metadata"]["name"] == f"chat-{B.hash}")
+    assert proven["kind"] == "ControllerRevision"
+    annotations = proven["metadata"]["annotations"]
+    assert annotations["octavo.dev/proven-at"] == "2026-01-02T03:04:05Z"
+    assert annotations["octavo.dev/evidence"] == "ready"
 
     revisions = {A.hash: make_stored(A), B.hash: make_stored(B, number=2)}
     moved = make_world(**{**fields(world), "deployments": ready, "selected": B.hash, "revisions": revisions})
@@ -243,3 +254,68 @@ def test_scaling_words_are_kept_while_the_decision_is_the_same() -> None:
     first = decide(serving(), reason="LoadOnTarget", message="3 running").status
     again = decide(serving(status=first), reason="LoadOnTarget", message="4 running").status
     assert again == first
+
+
+def test_nothing_is_written_or_deleted_while_suspended() -> None:
+    suspended = make_spec(engine={"maxSequences": 3}, suspend=True)
+    state = decide(make_world(**{**fields(rolling()), "spec": suspended}))
+    conditions = by_type(state.status)
+    assert (state.manifests, state.removals) == ((), ())
+    assert conditions["Suspended"].status == "True"
+    assert (conditions["Ready"].status, conditions["Ready"].reason) == ("False", "Suspended")
+    assert conditions["Available"].status == "True"
+    assert kstatus(state.status, 1) == "InProgress"
+
+
+def test_suspended_service_that_serves_what_was_asked_stays_ready() -> None:
+    status = decide(serving(spec=make_spec(suspend=True))).status
+    assert by_type(status)["Ready"].status == "True"
+    assert by_type(status)["Suspended"].status == "True"
+
+
+def test_last_known_good_is_told_with_its_evidence() -> None:
+    learned = Learned(evidence="1 pod at 0123456789ab", image_digest="sha256:" + "a" * 64)
+    stored = {A.hash: make_stored(A, learned=learned)}
+    known = decide(serving(revisions=stored)).status.last_known_good
+    assert known is not None
+    assert (known.revision, known.resolved_revision) == (A.hash, COMMIT)
+    assert (known.proven_at, known.evidence) == ("2026-01-01T00:01:00Z", "1 pod at 0123456789ab")
+    assert known.image_digest == learned.image_digest
+
+
+def test_image_digest_is_learned_from_a_ready_pod() -> None:
+    digest = "sha256:" + "b" * 64
+    engine = make_container(image_id=f"registry.test/engine@{digest}")
+    pod = make_pod(A.hash, ready=True, containers=(engine,))
+    state = decide(serving(pods=(pod,)))
+    record = next(m for m in state.manifests if m["kind"] == "ControllerRevision")
+    assert record["metadata"]["annotations"]["octavo.dev/image-digest"] == digest
+
+
+def test_failed_gate_is_told_and_remembered() -> None:
+    bad = Verdict(state="Failed", reason="QualityGateFailed", message="1 of 2 probes match")
+    world = rolling()
+    ready = {**world.deployments, B.hash: make_deployment(B.hash)}
+    state = decide(make_world(**{**fields(world), "deployments": ready}), gates=GateFacts(quality=bad))
+    conditions = by_type(state.status)
+    gate = conditions["RolloutGatePassed"]
+    assert (gate.status, gate.reason, gate.message) == ("False", "QualityGateFailed", "1 of 2 probes match")
+    assert [conditions[kind].status for kind in ("Ready", "Available", "Stalled")] == [
+        "False",
+        "True",
+        "True",
+    ]
+    assert state.status.rollout is not None
+    assert (state.status.rollout.step, state.status.rollout.canary_weight_percent) == ("Failed", 0)
+    record = next(m for m in state.manifests if m["metadata"]["name"] == f"chat-{B.hash}")
+    assert "QualityGateFailed" in record["metadata"]["annotations"]["octavo.dev/rollout"]
+
+
+def test_candidate_has_a_service_of_its_own_that_goes_with_the_rollout() -> None:
+    state = decide(rolling())
+    services = [m for m in state.manifests if m["kind"] == "Service"]
+    assert [one["metadata"]["name"] for one in services] == ["chat", f"chat-{B.hash}"]
+    assert services[1]["spec"]["selector"]["octavo.dev/revision"] == B.hash
+    placed = Placed(kind="Service", name=f"chat-{B.hash}", revision=B.hash)
+    after = decide(serving(surroundings=(placed,)))
+    assert Removal(kind="Service", name=f"chat-{B.hash}") in after.removals

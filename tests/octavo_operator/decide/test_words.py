@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from octavo.errors import InvalidSpec
 from octavo_operator.decide.intent import build_intent, hash_intent
+from octavo_operator.decide.learning import NOTHING
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
 from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.controller_revision import build_controller_revision
+from octavo_operator.desired.learned import Learned
 from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
 from octavo_operator.desired.revision import revision_data
 from octavo_operator.desired.service import build_service
@@ -131,7 +133,11 @@ def test_world_is_read_back_as_it_was_built() -> None:
     revision = make_revision()
     children = Children(
         revisions=(
-            stored_body(build_controller_revision(OWNER, revision_data(revision), number=3, proven_at="T")),
+            stored_body(
+                build_controller_revision(
+                    OWNER, revision_data(revision), number=3, learned=Learned(proven_at="T")
+                )
+            ),
         ),
         config_maps=(stored_body(build_pins(OWNER, (make_pin(),))),),
         services=(stored_body(build_service(OWNER, port=8000, serving=revision.hash)),),
@@ -147,7 +153,9 @@ def test_world_is_read_back_as_it_was_built() -> None:
 
 def test_world_remembers_what_served_when_somebody_meddles_with_the_service() -> None:
     revision = make_revision()
-    stored = stored_body(build_controller_revision(OWNER, revision_data(revision), number=1, proven_at="T"))
+    stored = stored_body(
+        build_controller_revision(OWNER, revision_data(revision), number=1, learned=Learned(proven_at="T"))
+    )
     meddled = build_service(OWNER, port=8000, serving="another")
     body = {**service_body(), "status": {"currentRevision": revision.hash}}
     for services in ((), (meddled,)):
@@ -160,7 +168,7 @@ def test_pins_are_made_from_all_revisions_kept_when_somebody_deletes_the_config_
     bodies = [
         stored_body(
             build_controller_revision(
-                OWNER, revision_data(make_revision(spec, str(number) * 40)), number=number, proven_at=None
+                OWNER, revision_data(make_revision(spec, str(number) * 40)), number=number, learned=NOTHING
             )
         )
         for number, spec in enumerate(specs)
@@ -172,7 +180,7 @@ def test_pins_are_made_from_all_revisions_kept_when_somebody_deletes_the_config_
 def test_same_words_keep_their_commit_when_somebody_edits_the_config_map() -> None:
     edited = stored_body(build_pins(OWNER, (make_pin(commit="f" * 40),)))
     record = stored_body(
-        build_controller_revision(OWNER, revision_data(make_revision()), number=1, proven_at=None)
+        build_controller_revision(OWNER, revision_data(make_revision()), number=1, learned=NOTHING)
     )
     world = parse_world(service_body(), Children(revisions=(record,), config_maps=(edited,)))
     assert [pin.commit for pin in world.pins] == [COMMIT]
@@ -224,7 +232,7 @@ def test_world_goes_on_serving_when_somebody_deletes_the_record_of_what_serves()
 
 def test_world_goes_on_serving_when_somebody_turns_the_service_to_a_candidate() -> None:
     record = stored_body(
-        build_controller_revision(OWNER, revision_data(make_revision()), number=2, proven_at=None)
+        build_controller_revision(OWNER, revision_data(make_revision()), number=2, learned=NOTHING)
     )
     body = {**service_body(), "status": {"currentRevision": "aaa"}}
     turned = build_service(OWNER, port=8000, serving=make_revision().hash)
@@ -233,7 +241,7 @@ def test_world_goes_on_serving_when_somebody_turns_the_service_to_a_candidate() 
 
 def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:
     body = stored_body(
-        build_controller_revision(OWNER, revision_data(make_revision()), number=1, proven_at=None)
+        build_controller_revision(OWNER, revision_data(make_revision()), number=1, learned=NOTHING)
     )
     del body["data"]["plan"]["kvBlocks"]
     assert parse_world(service_body(), Children(revisions=(body,))).revisions == {}
@@ -241,7 +249,7 @@ def test_world_leaves_revisions_of_a_newer_operator_alone() -> None:
 
 def test_world_reads_revisions_of_an_operator_that_stored_more() -> None:
     body = stored_body(
-        build_controller_revision(OWNER, revision_data(make_revision()), number=1, proven_at=None)
+        build_controller_revision(OWNER, revision_data(make_revision()), number=1, learned=NOTHING)
     )
     body["data"]["plan"]["speculation"] = {"draft": 1}
     body["data"]["manifestDigest"] = "sha256:0"

@@ -17,6 +17,7 @@ from octavo_operator.decide.surroundings import Sharing, build_policies, build_s
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.deployment import build_deployment
 from octavo_operator.desired.difference import difference
+from octavo_operator.desired.learned import Learned
 from octavo_operator.desired.pins import build_pins
 from octavo_operator.desired.pod_template import (
     DRAIN_ACCEPT_SECONDS,
@@ -62,7 +63,7 @@ def manifests(spec: Any) -> list[dict[str, Any]]:
     sharing = Sharing(weights={revision.hash: 100}, services=(revision.hash,))
     return [
         build_pins(OWNER, (make_pin(spec),)),
-        build_controller_revision(OWNER, revision_data(revision), number=1, proven_at=None),
+        build_controller_revision(OWNER, revision_data(revision), number=1, learned=Learned()),
         *build_policies(world, {revision.hash: revision.template}),
         deployment_of(revision, replicas=2, deadline=spec.rollout.progress_deadline_seconds),
         build_service(OWNER, port=spec.routing.port, serving=revision.hash),
