@@ -2,7 +2,7 @@
 
 | seen                                            | reason                        | mends itself |
 |-------------------------------------------------|-------------------------------|--------------|
-| our container's own termination message         | the reason in it              | HubUnavailable, DiskFull |
+| our container's own termination message         | the reason in it              | PASSING      |
 | OOMKilled                                       | `OutOfMemory`                 | no           |
 | ErrImagePull, ImagePullBackOff, InvalidImageName | `ImagePullFailed`            | yes          |
 | another container error before the start        | the kubelet's own             | yes          |
@@ -26,7 +26,9 @@ from octavo_operator.decide.observed import (
     parse_termination_message,
 )
 
-PASSING: Final = frozenset({contract.REASON_HUB_UNAVAILABLE, contract.REASON_DISK_FULL})
+PASSING: Final = frozenset(
+    {contract.REASON_HUB_UNAVAILABLE, contract.REASON_DISK_FULL, contract.REASON_SOURCE_UNREADABLE}
+)
 """Reasons in a termination message that another try may not meet again."""
 IMAGE_REASONS: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}

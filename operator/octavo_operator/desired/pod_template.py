@@ -125,6 +125,7 @@ def build_fetch_container(inputs: PodInputs) -> dict[str, Any]:
         *(contract.FLAG_FETCH_REVISION, inputs.commit),
         *(contract.FLAG_FETCH_TO, model_folder(inputs.commit)),
         *build_source_flags(inputs.spec.model),
+        *(contract.FLAG_PROGRESS_PORT, str(contract.FETCH_PROGRESS_PORT)),
         *((contract.FLAG_MANIFEST_DIGEST, inputs.manifest_digest) if inputs.manifest_digest else ()),
     ]
     port = {

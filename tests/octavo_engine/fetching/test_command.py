@@ -96,6 +96,19 @@ def test_serve_command_knows_every_flag_that_the_operator_renders(tmp_path: Path
     assert parsed.drain_accept_seconds == 16.0
 
 
+def test_fetch_and_resolve_commands_know_every_flag_that_the_operator_renders() -> None:
+    where = (contract.FLAG_FETCH_URI, "pvc://claim", contract.FLAG_SOURCE, contract.SOURCE_ROOT)
+    token = (contract.FLAG_TOKEN_FILE, contract.TOKEN_FILE)
+    fetch = (
+        *("fetch", *where, *token, contract.FLAG_FETCH_REVISION, "sha256:1", contract.FLAG_FETCH_TO, "/m"),
+        *(contract.FLAG_MANIFEST_DIGEST, "sha256:1", contract.FLAG_PROGRESS_PORT, "8001"),
+    )
+    assert build_parser().parse_args(fetch).progress_port == contract.FETCH_PROGRESS_PORT
+    report = (contract.FLAG_REPORT, contract.TERMINATION_LOG)
+    resolve = ("resolve", *where, *token, contract.FLAG_FETCH_REVISION, "main", *report)
+    assert build_parser().parse_args(resolve).report == Path(contract.TERMINATION_LOG)
+
+
 @pytest.mark.parametrize("flag", sorted(contract.RESERVED_FLAGS))
 def test_shortened_flag_is_refused_so_that_a_reserved_one_cannot_slip_through(
     flag: str, capsys: pytest.CaptureFixture[str]
