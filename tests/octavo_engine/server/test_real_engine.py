@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -31,10 +29,10 @@ from tests.octavo_engine.server.running_server import (
     leave_after,
     parse_event,
 )
+from tests.octavo_engine.server.served_process import COMMAND, processor_seconds, serve_process
 from tests.octavo_engine.server.tiny_model import tiny_server, write_tiny_model
 
 NUM_BLOCKS = 24
-COMMAND = (sys.executable, "-c", "import sys; from octavo_engine.cli import main; sys.exit(main())")
 
 
 @pytest.fixture(scope="module")
@@ -153,33 +151,6 @@ def test_latency_histograms_count_every_request(server: RunningServer) -> None:
     assert [server.metric(f"{name}_count") for name in names] == [count + 1 for count in before]
 
 
-@contextlib.contextmanager
-def serve_process(model_dir: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """`octavo-engine serve` in a process of its own, ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = ["serve", "--model", str(model_dir), "--port", str(port), "--served-model-name", MODEL]
-    memory = ["--memory-limit", "2Gi", "--planned-kv-blocks", "64", "--dtype", "float32"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [*COMMAND, *arguments, *memory, *flags], stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-                eventually(lambda: is_ready(client), within=60)
-                yield process, client
-        finally:
-            process.kill()
-
-
-def is_ready(client: httpx.Client) -> bool:
-    try:
-        return client.get("/ready").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
 def test_sigterm_under_load_cuts_no_stream_and_exits_0(model_dir: Path) -> None:
     ended: list[list[Any]] = []
     with serve_process(model_dir, "--drain-accept-seconds", "0.5", "--shutdown-timeout", "30") as (
@@ -217,11 +188,6 @@ def test_ctrl_c_ends_an_idle_process_at_once(model_dir: Path) -> None:
     with serve_process(model_dir, "--drain-accept-seconds", "60") as (process, _):
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
-
-
-def processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_idle_process_takes_no_processor_time(model_dir: Path) -> None:
