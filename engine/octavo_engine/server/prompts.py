@@ -22,6 +22,12 @@ class Prompt:
     text: str | None = None
 
 
+def count_prompts(value: object) -> int:
+    """How many there would be, at a glance: to refuse far too many before anything is made of them."""
+    is_many = isinstance(value, list) and len(value) > 0 and not isinstance(value[0], int)
+    return len(value) if isinstance(value, list) and is_many else 1
+
+
 async def parse_prompts(value: object, tokenizer: TextTokenizer, vocab_size: int) -> list[Prompt]:
     """`prompt` of a completion: a text, several texts, ids, or several lists of ids."""
     if isinstance(value, str):

@@ -18,7 +18,7 @@ from octavo_engine.server.gate import read_body
 from octavo_engine.server.messages import parse_messages, render_chat
 from octavo_engine.server.openai_errors import bad_request
 from octavo_engine.server.openapi import described, described_answer, described_text
-from octavo_engine.server.prompts import Prompt, encode, parse_prompts
+from octavo_engine.server.prompts import Prompt, count_prompts, encode, parse_prompts
 from octavo_engine.server.request_log import EXCHANGE
 from octavo_engine.server.sampling import build_sampling_params, chat_max_tokens, completion_max_tokens
 from octavo_engine.server.schema import (
@@ -80,6 +80,7 @@ def build_routes(serving: Serving) -> APIRouter:
 
 async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[list[EngineRequest], Answer]:
     serving.check_model(body.model)
+    _check_count(serving, count_prompts(body.prompt), body, param="prompt")
     vocab_size, max_model_len = serving.facts.vocab_size, serving.facts.max_model_len
     prompts = await parse_prompts(body.prompt, serving.tokenizer, vocab_size)
     params = [
@@ -102,6 +103,17 @@ async def _prepare_completion(serving: Serving, body: CompletionBody) -> tuple[l
     return requests, build_answer(serving, body, requests, shape, continues_prompt=True, echoes=echoes)
 
 
+def _check_count(serving: Serving, num_prompts: int, body: SamplingBody, *, param: str) -> None:
+    """Refuse what would not even fit into an empty queue: trying again would never help."""
+    wanted, most = num_prompts * (body.n or 1), serving.client.max_open
+    if wanted > most:
+        raise bad_request(
+            f"{param}: {num_prompts} prompts with n {body.n or 1} are {wanted} sequences, and this server "
+            f"takes at most {most} at once; send fewer in one request",
+            param=param,
+        )
+
+
 def _echoes(serving: Serving, prompts: Sequence[Prompt], body: CompletionBody) -> list[Echo]:
     echoes = [
         Echo(
@@ -116,6 +128,7 @@ def _echoes(serving: Serving, prompts: Sequence[Prompt], body: CompletionBody) -
 
 async def _prepare_chat(serving: Serving, body: ChatBody) -> tuple[list[EngineRequest], Answer]:
     serving.check_model(body.model)
+    _check_count(serving, 1, body, param="n")
     if body.top_logprobs is not None and not body.logprobs:
         raise bad_request("top_logprobs: only with logprobs true", param="top_logprobs")
     use = parse_tool_use(body, serving.template)

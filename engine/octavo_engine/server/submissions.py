@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from octavo_engine.requests import EngineRequest, FinishReason, Refusal, TokenEvent
 from octavo_engine.server.engine_thread import (
@@ -70,7 +71,8 @@ class EngineClient:
 
     def __init__(self, send: Callable[[Command], None], *, max_open: int, timings: RequestTimings) -> None:
         self._send = send
-        self._max_open = max_open
+        self.max_open: Final = max_open
+        """Sequences that may run or wait at once."""
         self._timings = timings
         self._submissions: dict[str, Submission] = {}
         self._changes: dict[str, asyncio.Future[Refusal | None]] = {}
@@ -138,10 +140,10 @@ class EngineClient:
     def _check_room(self, wanted: int) -> None:
         if self._dead is not None:
             raise unavailable(self._dead)
-        if self.num_open + wanted > self._max_open:
+        if self.num_open + wanted > self.max_open:
             self._timings.turned_away(wanted)
             raise too_many_requests(
-                f"{self.num_open} sequences run or wait already, at most {self._max_open} may; try again"
+                f"{self.num_open} sequences run or wait already, at most {self.max_open} may; try again"
             )
 
     def _receive_answer(self, answer: Answer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from tokenizers import Tokenizer
 
@@ -152,36 +150,36 @@ def test_latency_histograms_count_every_request(server: RunningServer) -> None:
 
 
 def test_sigterm_under_load_cuts_no_stream_and_exits_0(model_dir: Path) -> None:
-    ended: list[list[Any]] = []
-    with serve_process(model_dir, "--drain-accept-seconds", "0.5", "--shutdown-timeout", "30") as (
-        process,
-        client,
+    num_streams, num_tokens = 6, 450
+    began = threading.Barrier(num_streams + 1)
+    options = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+    body = {"model": MODEL, "prompt": "x", "max_tokens": num_tokens, **options}
+    with (
+        serve_process(model_dir, "--drain-accept-seconds", "2", "--shutdown-timeout", "60") as served,
+        ThreadPoolExecutor(num_streams) as pool,
     ):
-        body = {"model": MODEL, "prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True}
-        began = threading.Barrier(5)
+        process, client = served
 
-        def read_stream(_: int) -> None:
+        def read_stream(_: int) -> list[Any]:
             with client.stream("POST", "/v1/completions", json=body) as stream:
                 lines = (line for line in stream.iter_lines() if line)
                 events = [parse_event(next(lines))]
-                began.wait(30)
-                ended.append(events + [parse_event(line) for line in lines])
+                began.wait(60)
+                return events + [parse_event(line) for line in lines]
 
-        with ThreadPoolExecutor(4) as pool:
-            streams = [pool.submit(read_stream, index) for index in range(4)]
-            began.wait(30)
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(httpx.TransportError):
-                eventually(lambda: client.get("/ready").status_code == 503, within=2)
-                assert client.get("/health").status_code == 200
-            for stream in streams:
-                stream.result()
-        assert process.wait(30) == 0
-    assert len(ended) == 4
-    for events in ended:
-        assert events[-1] == "[DONE]"
-        assert events[-2]["choices"][0]["finish_reason"] == "length"
-        assert sum(len(event["choices"]) for event in events[:-1]) <= 200
+        streams = [pool.submit(read_stream, index) for index in range(num_streams)]
+        began.wait(60)
+        process.send_signal(signal.SIGTERM)
+        eventually(lambda: client.get("/ready").status_code == 503, within=1)
+        assert client.get("/health").status_code == 200
+        late = client.post("/v1/completions", json={"model": MODEL, "prompt": "x", "max_tokens": 2})
+        assert (late.status_code, late.headers["connection"]) == (200, "close")
+        for stream in streams:
+            *_, last, usage, done = stream.result()
+            assert last["choices"][0]["finish_reason"] == "length"
+            assert usage["usage"]["completion_tokens"] == num_tokens
+            assert done == "[DONE]"
+        assert process.wait(60) == 0
 
 
 def test_ctrl_c_ends_an_idle_process_at_once(model_dir: Path) -> None:

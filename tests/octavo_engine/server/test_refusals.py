@@ -233,6 +233,26 @@ def test_engine_refusal_is_400_and_leaves_no_sibling_running(start_server: Start
     assert server.metric("vllm:num_requests_running") == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        pytest.param({"prompt": ["a"] * 5}, "prompt", id="texts"),
+        pytest.param({"prompt": [[5]] * 5}, "prompt", id="ids"),
+        pytest.param({"prompt": ["a", "b"], "n": 3}, "prompt", id="prompts times choices"),
+        pytest.param({"n": 5}, "prompt", id="choices"),
+    ],
+)
+def test_more_sequences_than_the_queue_ever_holds_are_400(
+    start_server: StartServer, body: dict[str, Any], param: str
+) -> None:
+    server = start_server(options={"max_open": 4})
+    assert "at most 4" in assert_refused(server.complete(**body), 400, param)
+    assert_refused(server.chat(n=5), 400, "n")
+    assert server.engine.requests == []
+    assert server.complete(prompt=["a", "b"], n=2).status_code == 200
+    assert server.complete(prompt=[5, 6, 7, 8, 9]).status_code == 200  # one prompt of five tokens
+
+
 def test_full_queue_is_429_with_retry_after(start_server: StartServer) -> None:
     server = start_server(ends=False, step_seconds=0.01, options={"max_open": 2})
     body = {"model": MODEL, "prompt": ["a", "b"], "max_tokens": 500, "stream": True}
