@@ -50,6 +50,7 @@ GROUPS = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "controllerrevisions": "/apis/apps/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "httproutes": "/apis/gateway.networking.k8s.io/v1",
     "inferencepools": "/apis/inference.networking.k8s.io/v1",

@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.local.cluster import Cluster
-from tests.cluster.stage import Stage, install_definition
+from tests.cluster.local.definitions import ALL_DEFINITIONS, missing_definitions
+from tests.cluster.stage import GROUPS, Stage, install_definition, wait_for
 from tests.support.model_hub import HubStore, ModelHub
 
 
@@ -19,6 +20,34 @@ from tests.support.model_hub import HubStore, ModelHub
 def defined_cluster(light_cluster: Cluster) -> Cluster:
     install_definition(light_cluster)
     return light_cluster
+
+
+@pytest.fixture
+def gateway_definitions(defined_cluster: Cluster) -> Iterator[Cluster]:
+    """Gateway API and its Inference Extension, for one test; the others see a cluster without."""
+    if missing := missing_definitions():
+        names = ", ".join(one.module for one in missing)
+        pytest.fail(f"not fetched yet: {names}. Run `python -m tests.cluster.local binaries`", pytrace=False)
+    install_gateway_definitions(defined_cluster)
+    yield defined_cluster
+    remove_gateway_definitions(defined_cluster)
+
+
+def install_gateway_definitions(cluster: Cluster) -> None:
+    for path in gateway_files():
+        cluster.kubectl("apply", "--server-side", "-f", str(path))
+    for plural in ("httproutes", "inferencepools"):
+        path = f"{GROUPS[plural]}/{plural}"
+        wait_for(lambda path=path: cluster.api().exists(path), f"{plural} to be served")
+
+
+def remove_gateway_definitions(cluster: Cluster) -> None:
+    for path in gateway_files():
+        cluster.kubectl("delete", "--ignore-not-found", "-f", str(path))
+
+
+def gateway_files() -> list[Path]:
+    return [path for one in ALL_DEFINITIONS for path in one.paths]
 
 
 @pytest.fixture

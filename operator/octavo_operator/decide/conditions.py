@@ -10,7 +10,7 @@ from typing import Final
 from octavo_operator.api.status import MAX_CONDITION_LENGTH, Condition, ConditionStatus
 from octavo_operator.decide.failures import Failure
 from octavo_operator.decide.rollout import RolloutDecision
-from octavo_operator.decide.target import Target
+from octavo_operator.decide.target import Refusal, Target
 
 READY: Final = "Ready"
 AVAILABLE: Final = "Available"
@@ -169,6 +169,20 @@ def judge_invalid(message: str) -> tuple[Finding, ...]:
         Finding(type=RECONCILING, status="False", reason="InvalidSpec", message=""),
         Finding(type=STALLED, status="True", reason="InvalidSpec", message=message),
     )
+
+
+def obstruct(findings: tuple[Finding, ...], obstacle: Refusal | None) -> tuple[Finding, ...]:
+    """Where all is well but for one thing that the cluster lacks, that is why it is not Ready."""
+    ready = next(one for one in findings if one.type == READY)
+    if obstacle is None or ready.status != "True":
+        return findings
+    refused = {"reason": obstacle.reason, "message": obstacle.message}
+    changed = {
+        READY: Finding(type=READY, status="False", **refused),
+        STALLED: Finding(type=STALLED, status="True", **refused),
+        RECONCILING: Finding(type=RECONCILING, status="False", reason=obstacle.reason, message=""),
+    }
+    return tuple(changed.get(one.type, one) for one in findings)
 
 
 def date_conditions(

@@ -26,6 +26,7 @@ from octavo_operator.decide.conditions import (
     judge,
     judge_first_visit,
     judge_invalid,
+    obstruct,
     storable,
 )
 from octavo_operator.decide.failures import Failure, find_failure
@@ -41,6 +42,7 @@ from octavo_operator.decide.rollout_conditions import (
     rollout_status,
 )
 from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.surroundings import find_missing_kind
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.service import service_url
@@ -65,7 +67,7 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         observed_generation=world.generation,
         conditions=date_conditions(
             (
-                *judge(target, rollout, view),
+                *obstruct(judge(target, rollout, view), find_missing_kind(world)),
                 *judge_rollout(world, rollout),
                 *judge_words(world, target.pin),
                 *judge_engine_image(world, target),

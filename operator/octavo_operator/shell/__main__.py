@@ -23,6 +23,7 @@ from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, connect
 from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.optional_watch import OptionalWatch
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
@@ -32,7 +33,7 @@ from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import Settings, read_settings
 from octavo_operator.shell.targets import Targets
 from octavo_operator.shell.upstream import UpstreamWatch
-from octavo_operator.shell.watch import build_kopf_settings, build_registry, watch_kind
+from octavo_operator.shell.watch import build_kopf_settings, build_registry
 from octavo_operator.shell.worker import Workers
 
 CRD_WAIT_SECONDS: Final = 2.0
@@ -70,16 +71,15 @@ async def run(settings: Settings) -> None:
     meters.serve(settings.metrics_address)
     namespace = settings.watch_namespace
     resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
+    optional = OptionalWatch(kube=kube, cache=cache, queue=queue, served=served, namespace=namespace)
     registry = build_registry(cache, queue, on_listed=resync.ask)
     background: list[asyncio.Task[None]] = []
 
     async def start(**_: object) -> None:
         await wait_for_definition(kube)
-        await served.look_all()
-        for kind in served.kinds:
-            watch_kind(registry, kind, cache, queue, on_listed=resync.ask)
         workers.start()
         background.append(asyncio.create_task(resync.run(), name="resync"))
+        background.append(asyncio.create_task(optional.run(), name="optional watch"))
         background.append(asyncio.create_task(upstream.run(), name="upstream"))
 
     async def stop(**_: object) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import AsyncIterable, AsyncIterator
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
@@ -23,6 +25,7 @@ JSON_CONTENT_TYPE: Final = "application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Asks for the metadata of listed objects alone."""
 REQUEST_TIMEOUT_SECONDS: Final = 30
+WATCH_SECONDS: Final = 300
 MAX_EVENT_MESSAGE: Final = 1024
 """Bytes; longer ones are refused by the API server."""
 PASSING_STATUSES: Final = (401, 409, 429)
@@ -172,6 +175,40 @@ class Kube:
             raise
         return any(one.get("name") == kind.plural for one in answer.get("resources") or ())
 
+    async def watch(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[tuple[str, Body]]:
+        """All that is there as ADDED, then what changes, until the API server ends it after some minutes."""
+        query = {"watch": "true", "labelSelector": selector, "timeoutSeconds": str(WATCH_SECONDS)}
+        call = await self._serialize("GET", kind.path(namespace), query=query)
+        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + REQUEST_TIMEOUT_SECONDS)
+        try:
+            response = await self._api.call_api(*call, _request_timeout=timeout)
+            if response.status != HTTPStatus.OK:
+                raise read_refusal(response.status, await response.read())
+            async for line in read_lines(response.response.content.iter_any()):
+                yield read_event(json.loads(line))
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise ApiUnreachable(f"{type(error).__name__}: {error}".rstrip(": ")) from error
+
+    async def _serialize(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body | None = None,
+        query: dict[str, str] | None = None,
+        content_type: str = JSON_CONTENT_TYPE,
+        accept: str = JSON_CONTENT_TYPE,
+    ) -> tuple[Any, ...]:
+        call: tuple[Any, ...] = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": accept, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        return call
+
     async def _request(
         self,
         method: str,
@@ -182,14 +219,8 @@ class Kube:
         content_type: str = JSON_CONTENT_TYPE,
         accept: str = JSON_CONTENT_TYPE,
     ) -> Body:
-        headers = {"Accept": accept, "Content-Type": content_type}
-        call = await self._api.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params=headers,
-            body=body,
-            auth_settings=["BearerToken"],
+        call = await self._serialize(
+            method, path, body=body, query=query, content_type=content_type, accept=accept
         )
         try:
             response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
@@ -200,6 +231,23 @@ class Kube:
             raise read_refusal(response.status, data)
         answer: Body = json.loads(data)
         return answer
+
+
+async def read_lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Of any length, which aiohttp's own lines are not."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+
+
+def read_event(event: Body) -> tuple[str, Body]:
+    """Raises ApiRefused for an event that is the watch's own failure."""
+    body: Body = event["object"]
+    if event["type"] == "ERROR":
+        raise ApiRefused(int(body.get("code", 500)), str(body.get("message", "the watch failed")))
+    return str(event["type"]), body
 
 
 def cut_bytes(text: str, most: int) -> str:

@@ -14,7 +14,7 @@ from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
 from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.rollout.values import GateFacts
-from octavo_operator.decide.surroundings import wanted_kinds
+from octavo_operator.decide.surroundings import find_missing_kind, wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import place_to_watch
 from octavo_operator.decide.world import World, parse_owner, parse_world
@@ -127,7 +127,12 @@ class Reconciler:
             wanted = decide_next_state(world, unmade, scaling, now=now, gates=gates)
             again_seconds = REFUSED_SECONDS
         await self._report(world.owner, wanted.status)
-        waits = [again_seconds, wanted.again_seconds, self._autoscaler.interval_seconds(world.spec)]
+        waits = [
+            again_seconds,
+            wanted.again_seconds,
+            REFUSED_SECONDS if find_missing_kind(world) else None,
+            self._autoscaler.interval_seconds(world.spec),
+        ]
         return Pass(
             changed=changed, again_seconds=min((one for one in waits if one is not None), default=None)
         )

@@ -1,7 +1,7 @@
 """Which of other projects' kinds the API server has: asked at start, and again once somebody wants one.
 
-A definition that is installed later is found when a spec asks for it. Its objects are then written, and
-compared with what is wanted at each comparison of the cache; watched are only the kinds of the start.
+A definition that is installed later is found when a spec asks for it, and one that is removed is
+forgotten when the API server says so.
 """
 
 from __future__ import annotations

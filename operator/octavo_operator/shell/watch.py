@@ -15,7 +15,7 @@ import kopf
 
 from octavo_operator.api import names
 from octavo_operator.shell.cache import Cache, Key, key_of
-from octavo_operator.shell.kinds import CHILD_KINDS, INFERENCE_SERVICES, OPTIONAL_KINDS, Kind
+from octavo_operator.shell.kinds import CHILD_KINDS, INFERENCE_SERVICES, Kind
 from octavo_operator.shell.queue import WorkQueue
 
 CHILD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -66,6 +66,6 @@ def build_kopf_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.peering.standalone = True
-    for kind in (*CHILD_KINDS, *OPTIONAL_KINDS):
+    for kind in CHILD_KINDS:
         settings.watching.label_selectors[kind.group, kind.plural] = CHILD_SELECTOR
     return settings

@@ -319,3 +319,20 @@ def test_candidate_has_a_service_of_its_own_that_goes_with_the_rollout() -> None
     placed = Placed(kind="Service", name=f"chat-{B.hash}", revision=B.hash)
     after = decide(serving(surroundings=(placed,)))
     assert Removal(kind="Service", name=f"chat-{B.hash}") in after.removals
+
+
+ROUTED = make_spec(routing={"httpRoute": {"parentRefs": [{"name": "public"}]}})
+
+
+def test_absent_definition_is_told_once_the_service_is_ready() -> None:
+    settled = decide(serving(spec=ROUTED)).status
+    expected = {"Ready": "False", "Available": "True", "Stalled": "True", "Reconciling": "False"}
+    assert {kind: by_type(settled)[kind].status for kind in expected} == expected
+    assert by_type(settled)["Ready"].reason == "HTTPRouteNotServed"
+    begun = decide(make_world(spec=ROUTED)).status
+    assert by_type(begun)["Reconciling"].reason == "RolloutProgressing"
+
+
+def test_served_definition_is_no_obstacle() -> None:
+    status = decide(serving(spec=ROUTED, served_kinds=frozenset({"HTTPRoute"}))).status
+    assert by_type(status)["Ready"].status == "True"
