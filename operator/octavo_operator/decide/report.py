@@ -30,6 +30,7 @@ from octavo_operator.decide.conditions import (
     storable,
 )
 from octavo_operator.decide.failures import Failure, find_failure
+from octavo_operator.decide.fetching import tell_fetch
 from octavo_operator.decide.image_pinning import judge_image, observed_digests
 from octavo_operator.decide.learning import learn, learned_before
 from octavo_operator.decide.model_conditions import judge_words, model_status
@@ -67,7 +68,7 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         observed_generation=world.generation,
         conditions=date_conditions(
             (
-                *obstruct(judge(target, rollout, view), find_missing_kind(world)),
+                *judge_ready(world, target, rollout, view),
                 *judge_rollout(world, rollout),
                 *judge_words(world, target.pin),
                 *judge_engine_image(world, target),
@@ -93,6 +94,14 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
         autoscaling=autoscaling_status(decisions.scaling, world.status.autoscaling),
         last_failure=last_failure(world, target, rollout, view.failure, now=now),
     )
+
+
+def judge_ready(
+    world: World, target: Target, rollout: RolloutDecision, view: ServingView
+) -> tuple[Finding, ...]:
+    """As the revision that spec asks for does; with what else is missing, and how far its files are."""
+    findings = obstruct(judge(target, rollout, view), find_missing_kind(world))
+    return tell_fetch(findings, world.fetching)
 
 
 def judge_engine_image(world: World, target: Target) -> tuple[Finding, ...]:

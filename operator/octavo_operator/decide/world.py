@@ -84,6 +84,8 @@ class World:
     """KV blocks that an engine of the planned revision measured room for; None while none is known."""
     resolvers: tuple[ResolverView, ...] = ()
     """Pods that look up what the operator may not see."""
+    fetching: str = ""
+    """How far the pods of the planned revision are with their files, in words; empty if that is unknown."""
     upstream: Upstream | None = None
     """What the words stand for on the hub by now; None while that is not known."""
     surroundings: tuple[Placed, ...] = ()
@@ -249,4 +251,5 @@ def _pin_of(stored: StoredRevision) -> Pin:
         commit=stored.revision.commit,
         resolved_at=stored.created_at,
         tracked=TRACKED_COMMIT in model,
+        manifest_digest=stored.revision.manifest_digest,
     )

@@ -23,6 +23,7 @@ from octavo_operator.desired.metadata import Manifest, Owner
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
 from octavo_operator.shell.engine_reports import EngineReports
+from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, OPTIONAL_KINDS, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
@@ -64,6 +65,7 @@ class Reconciler:
         upstream: UpstreamWatch,
         autoscaler: Autoscaler,
         reports: EngineReports,
+        progress: FetchProgress,
         meters: Meters,
         clock: Callable[[], datetime],
     ) -> None:
@@ -74,6 +76,7 @@ class Reconciler:
         self._upstream = upstream
         self._autoscaler = autoscaler
         self._reports = reports
+        self._progress = progress
         self._meters = meters
         self._clock = clock
 
@@ -84,6 +87,7 @@ class Reconciler:
             self._autoscaler.forget(key)
             self._reports.forget(key)
             self._upstream.forget(key)
+            self._progress.forget(key)
             return None
         now, owner = self._clock(), parse_owner(body)
         try:
@@ -110,7 +114,8 @@ class Reconciler:
         world = self._look_upstream(replace(world, status=self._read_status(world.owner)))
         reported = await self._reports.blocks(world, target, now=now.timestamp())
         served = await self._served.names(wanted_kinds(world.spec.routing))
-        world = replace(world, engine_reported_blocks=reported, served_kinds=served)
+        fetching, look_seconds = await self._progress.read(world, target, now=now.timestamp())
+        world = replace(world, engine_reported_blocks=reported, served_kinds=served, fetching=fetching)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
         gates = GateFacts()
         wanted = decide_next_state(world, target, scaling, now=now, gates=gates)
@@ -131,6 +136,7 @@ class Reconciler:
             again_seconds,
             wanted.again_seconds,
             REFUSED_SECONDS if find_missing_kind(world) else None,
+            look_seconds,
             self._autoscaler.interval_seconds(world.spec),
         ]
         return Pass(
