@@ -87,14 +87,15 @@ def find_pin(pins: Iterable[Pin], model: ModelSource) -> Pin | None:
 
 
 def add_pin(pins: tuple[Pin, ...], pin: Pin) -> tuple[Pin, ...]:
-    """A fixed line that is there already is never changed; a branch gets a line when it has moved."""
-    if pin.tracked:
-        latest = next((known for known in reversed(pins) if known.tracked and known.words == pin.words), None)
-        if latest is not None and latest.commit == pin.commit:
-            return pins
-    elif any(known.words == pin.words and not known.tracked for known in pins):
+    """A fixed line never changes its commit; a branch gets a line when it has moved."""
+    lines = [known for known in pins if known.words == pin.words and known.tracked == pin.tracked]
+    stands = next(iter(lines[-1:] if pin.tracked else lines[:1]), None)
+    if stands is None or (pin.tracked and stands.commit != pin.commit):
+        return forget_oldest((*pins, pin))
+    if stands.commit != pin.commit or stands.manifest_digest:
         return pins
-    return forget_oldest((*pins, pin))
+    learned = with_manifest(stands, pin.manifest_digest, pin.size_bytes)
+    return tuple(learned if known is stands else known for known in pins)
 
 
 def forget_oldest(pins: tuple[Pin, ...]) -> tuple[Pin, ...]:
@@ -104,21 +105,11 @@ def forget_oldest(pins: tuple[Pin, ...]) -> tuple[Pin, ...]:
     return tuple(pin for number, pin in enumerate(pins) if number not in dropped)[-MAX_PINS:]
 
 
-def learn_manifest(pins: Iterable[Pin], uri: str, commit: str, digest: str, size: int) -> tuple[Pin, ...]:
-    """Lines of a commit whose files nobody had seen yet get their digest; what is known stays."""
-    return tuple(
-        replace(pin, manifest_digest=digest, size_bytes=size)
-        if (pin.uri, pin.commit, pin.manifest_digest) == (uri, commit, "")
-        else pin
-        for pin in pins
-    )
-
-
-def with_report(pin: Pin, report: ModelReport) -> Pin:
+def with_manifest(pin: Pin, digest: str, size_bytes: int) -> Pin:
     """What was learned of the commit's files stays as it was first seen."""
     if pin.manifest_digest:
         return pin
-    return replace(pin, manifest_digest=report.manifest_digest, size_bytes=report.size_bytes)
+    return replace(pin, manifest_digest=digest, size_bytes=size_bytes)
 
 
 def refuse_report(pin: Pin, report: ModelReport) -> Refusal | None:

@@ -17,7 +17,9 @@ from octavo.errors import InvalidSpec
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.engine_reports import EngineReports
+from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
 from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, connect
 from octavo_operator.shell.logs import configure_logs
@@ -45,16 +47,11 @@ logger = logging.getLogger(__name__)
 async def run(settings: Settings) -> None:
     kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
     served = ServedKinds(kube)
-    hub = Hub(settings.hub_endpoint)
+    hub, progress = Hub(settings.hub_endpoint), FetchProgress()
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
-    upstream = UpstreamWatch(
-        ask=hub.resolve,
-        tell=queue.add,
-        interval_seconds=settings.upstream_interval_seconds,
-        draw_jitter=random.random,
-        clock=time.monotonic,
-    )
-    lookup = Lookup(settings, hub, ResolverPods(kube=kube, cache=cache, meters=meters), upstream)
+    upstream = build_upstream(settings, hub, queue)
+    resolver_pods = ResolverPods(kube=kube, cache=cache, meters=meters)
+    lookup = Lookup(settings, hub, Manifests(hub), resolver_pods, upstream)
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
@@ -63,6 +60,7 @@ async def run(settings: Settings) -> None:
         upstream=upstream,
         autoscaler=Autoscaler(scraper),
         reports=EngineReports(scraper),
+        progress=progress,
         meters=meters,
         clock=lambda: datetime.now(UTC),
     )
@@ -87,6 +85,7 @@ async def run(settings: Settings) -> None:
             task.cancel()
         await workers.stop()
         await scraper.close()
+        await progress.close()
         await hub.close()
         await kube.close()
 
@@ -106,6 +105,16 @@ def show_sizes(meters: Meters, queue: WorkQueue[Key], cache: Cache, upstream: Up
     meters.watch("octavo_operator_queue_depth", "Keys that wait for a worker.", queue.depth)
     meters.watch("octavo_operator_cached_objects", "Objects in the cache.", cache.size)
     meters.watch("octavo_operator_watched_words", "Words that are compared with the hub.", upstream.size)
+
+
+def build_upstream(settings: Settings, hub: Hub, queue: WorkQueue[Key]) -> UpstreamWatch:
+    return UpstreamWatch(
+        ask=hub.resolve,
+        tell=queue.add,
+        interval_seconds=settings.upstream_interval_seconds,
+        draw_jitter=random.random,
+        clock=time.monotonic,
+    )
 
 
 async def wait_for_definition(kube: Kube) -> None:

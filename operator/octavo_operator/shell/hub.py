@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from huggingface_hub import constants, hf_hub_url
@@ -39,7 +39,9 @@ MAX_CONFIG_BYTES: Final = 2**20
 HEADERS: Final = {"Accept-Encoding": "identity"}
 """A short answer that unpacks to a long one is of no use here."""
 CONFIG_FILE: Final = "config.json"
+GIVE_TOKEN: Final = "spec.model.credentialsSecretRef names a Secret whose token may read it"
 Config = Mapping[str, object]
+AnswerT = TypeVar("AnswerT")
 
 
 class BadAnswer(Exception):
@@ -74,24 +76,27 @@ class Hub:
             validate_repo_id(repository)
             words = f"{quote(repository)}/revision/{quote(revision, safe='')}"
             # "expand" leaves out the list of files, which may be long.
-            url = f"{self._endpoint}/api/models/{words}?expand=sha"
-            return read_commit(await self._fetch(url, MAX_INFO_BYTES))
+            text, _ = await self.fetch_page(self.url(f"api/models/{words}?expand=sha"), MAX_INFO_BYTES)
+            return read_commit(text)
 
-        return await self._answer(ask, f"{repository} at {revision}")
+        return await self.answer(ask, f"{repository} at {revision}")
 
     async def read_config(self, repository: str, commit: str) -> str | Refusal:
         """The text of a JSON object."""
 
         async def ask() -> str:
             validate_repo_id(repository)
-            url = hf_hub_url(repository, CONFIG_FILE, revision=commit, endpoint=self._endpoint)
-            text = await self._fetch(url, MAX_CONFIG_BYTES)
+            text = await self.fetch_file(repository, CONFIG_FILE, commit, MAX_CONFIG_BYTES)
             parse_object(text)
             return text
 
-        return await self._answer(ask, f"{CONFIG_FILE} of {repository} at {commit}")
+        return await self.answer(ask, f"{CONFIG_FILE} of {repository} at {commit}")
 
-    async def _answer(self, ask: Callable[[], Awaitable[str]], what: str) -> str | Refusal:
+    def url(self, path: str) -> str:
+        return f"{self._endpoint}/{path}"
+
+    async def answer(self, ask: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT | Refusal:
+        """What `ask` finds out, or why it could not; at most so many at once, each within its deadline."""
         try:
             async with self._places, asyncio.timeout(DEADLINE_SECONDS):
                 return await ask()
@@ -101,7 +106,13 @@ class Hub:
             error = said
         return replace(refusal_for(error, what), at_hub=True)
 
-    async def _fetch(self, url: str, most_bytes: int) -> str:
+    async def fetch_file(self, repository: str, path: str, commit: str, most_bytes: int) -> str:
+        url = hf_hub_url(repository, path, revision=commit, endpoint=self._endpoint)
+        text, _ = await self.fetch_page(url, most_bytes)
+        return text
+
+    async def fetch_page(self, url: str, most_bytes: int) -> tuple[str, str | None]:
+        """The text, and where it goes on."""
         data = bytearray()
         async with self._session.stream(
             "GET", url, headers=HEADERS, timeout=TIMEOUT_SECONDS, follow_redirects=True
@@ -111,7 +122,8 @@ class Hub:
                 data += chunk
                 if len(data) > most_bytes:
                     raise BadAnswer(f"the answer is longer than {most_bytes} bytes")
-        return data.decode(errors="replace")
+            following = response.links.get("next", {}).get("url")
+        return data.decode(errors="replace"), following
 
 
 def read_commit(text: str) -> str:
@@ -148,10 +160,10 @@ def refusal_for(error: Exception, what: str) -> Refusal:
     """
     match error:
         case GatedRepoError():
-            text = f"{what}: the repository is gated and the operator has no access"
+            text = f"{what}: the repository is gated and the operator has no access; {GIVE_TOKEN}"
             return Refusal(reason=contract.REASON_GATED, message=text)
         case RepositoryNotFoundError():
-            text = f"{what}: there is no such repository, or it is private"
+            text = f"{what}: there is no such repository, or it is private; {GIVE_TOKEN}"
             return Refusal(reason=contract.REASON_REPO_NOT_FOUND, message=text)
         case RevisionNotFoundError():
             text = f"{what}: the repository has no such branch, tag or commit"
@@ -159,7 +171,7 @@ def refusal_for(error: Exception, what: str) -> Refusal:
         case EntryNotFoundError():
             return Refusal(reason=contract.REASON_FILE_MISSING, message=f"{what}: there is no such file")
         case HfHubHTTPError() if error.response is not None and error.response.status_code in (401, 403):
-            text = f"{what}: the hub denies access ({error.response.status_code})"
+            text = f"{what}: the hub denies access ({error.response.status_code}); {GIVE_TOKEN}"
             return Refusal(reason=contract.REASON_GATED, message=text)
         case HFValidationError():
             return Refusal(reason=contract.REASON_REPO_NOT_FOUND, message=f"{what}: {error}")

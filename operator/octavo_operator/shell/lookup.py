@@ -15,7 +15,7 @@ from octavo_operator.decide.pinning import (
     is_tracked,
     refuse_report,
     repository_of,
-    with_report,
+    with_manifest,
 )
 from octavo_operator.decide.resolving import read_lookup
 from octavo_operator.decide.target import Refusal
@@ -24,6 +24,7 @@ from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.resolver_pod import Question, needs_resolver
 from octavo_operator.shell.configs import Configs
 from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.settings import Settings
 from octavo_operator.shell.upstream import UpstreamWatch
@@ -46,10 +47,16 @@ class Lookup:
     """Asks as little as it can: a commit's config.json is remembered."""
 
     def __init__(
-        self, settings: Settings, hub: Hub, resolver_pods: ResolverPods, upstream: UpstreamWatch
+        self,
+        settings: Settings,
+        hub: Hub,
+        manifests: Manifests,
+        resolver_pods: ResolverPods,
+        upstream: UpstreamWatch,
     ) -> None:
         self._settings = settings
         self._hub = hub
+        self._manifests = manifests
         self._resolver_pods = resolver_pods
         self._upstream = upstream
         self._configs = Configs()
@@ -72,6 +79,11 @@ class Lookup:
         config = await self._hub.read_config(repository_of(model.uri), resolved.commit)
         if isinstance(config, Refusal):
             return Answer(pin=resolved, refusal=config)
+        if not resolved.manifest_digest:
+            manifest = await self._manifests.read(repository_of(model.uri), resolved.commit)
+            if isinstance(manifest, Refusal):
+                return Answer(pin=resolved, refusal=manifest)
+            resolved = with_manifest(resolved, manifest.digest, manifest.size_bytes)
         self._configs.remember(model.uri, resolved.commit, config)
         return Answer(pin=resolved, config=config)
 
@@ -114,7 +126,7 @@ class Lookup:
             return Answer(pin=found, refusal=refusal)
         text = json.dumps(report.config)
         self._configs.remember(model.uri, found.commit, text)
-        return Answer(pin=with_report(found, report), config=text)
+        return Answer(pin=with_manifest(found, report.manifest_digest, report.size_bytes), config=text)
 
 
 def make_pin(model: ModelSource, commit: str, *, now: datetime) -> Pin:

@@ -12,7 +12,9 @@ from octavo_operator.desired.service import build_service
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache
 from octavo_operator.shell.engine_reports import EngineReports
+from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.hub import Hub
+from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.kinds import SERVICES
 from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
 from octavo_operator.shell.lookup import Lookup
@@ -64,7 +66,8 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
     async def run() -> bool:
         hub, scraper, meters = Hub("http://hub.test"), Scraper(), Meters()
         settings, upstream = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), make_upstream(hub.resolve)
-        lookup = Lookup(settings, hub, ResolverPods(kube=kube, cache=cache, meters=meters), upstream)
+        pods = ResolverPods(kube=kube, cache=cache, meters=meters)
+        lookup = Lookup(settings, hub, Manifests(hub), pods, upstream)
         reconciler = Reconciler(
             kube=kube,
             cache=cache,
@@ -72,6 +75,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             upstream=upstream,
             autoscaler=Autoscaler(scraper),
             reports=EngineReports(scraper),
+            progress=FetchProgress(),
             served=ServedKinds(kube),
             meters=meters,
             clock=lambda: NOW,
