@@ -98,6 +98,7 @@ class Stage:
     hub: ModelHub
     folder: Path
     engine_image: str = "example.test/engine:1"
+    upstream_interval: float = 300.0
     process: subprocess.Popen[bytes] | None = None
     rules: list[dict[str, Any]] = field(default_factory=build_rules)
     """What the operator's account may do."""
@@ -159,6 +160,7 @@ class Stage:
             "OCTAVO_ENGINE_IMAGE": self.engine_image,
             "OCTAVO_HUB_ENDPOINT": self.hub.endpoint,
             "OCTAVO_WATCH_NAMESPACE": "" if self.everywhere else self.namespace,
+            "OCTAVO_UPSTREAM_INTERVAL_SECONDS": str(self.upstream_interval),
             "OCTAVO_LOG_FORMAT": "text",
             "OCTAVO_HEALTH_ADDRESS": f"127.0.0.1:{self.health_port}",
             "OCTAVO_METRICS_ADDRESS": f"127.0.0.1:{self.metrics_port}",
@@ -224,6 +226,7 @@ class Stage:
     def add_commit(self, note: str) -> str:
         files: dict[str, Path | bytes] = {
             "config.json": json.dumps(CONFIG).encode(),
+            "model.safetensors": b"weights",
             "note.txt": note.encode(),
         }
         return self.store.add_commit(REPO, files, message=note)
@@ -263,9 +266,20 @@ class Stage:
 
     def pods(self, commit: str = "") -> list[Body]:
         """Engine pods that stay, of one commit if that is given."""
-        pods = self.list("pods", "app.kubernetes.io/managed-by=octavo")
+        pods = self.list("pods", "app.kubernetes.io/managed-by=octavo,!octavo.dev/question")
         staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         return [pod for pod in staying if commit in json.dumps(pod["spec"])]
+
+    def wait_resolver(self, *, other_than: str = "") -> Body:
+        """The pod that looks up what the operator may not see."""
+
+        def read() -> Body | None:
+            self.require_operator()
+            pods = self.list("pods", "octavo.dev/question")
+            new = [pod for pod in pods if pod["metadata"]["uid"] != other_than]
+            return new[0] if len(new) == 1 else None
+
+        return wait_for(read, "one resolver pod")
 
     def wait_pods(self, commit: str, number: int = 1) -> list[Body]:
         def read() -> tuple[list[Body]] | None:
@@ -296,6 +310,19 @@ class Stage:
         }
         kind = "initContainerStatuses" if container == "fetch" else "containerStatuses"
         self.write_pod_status(pod, {"phase": "Pending", kind: [status]})
+
+    def end_resolver(self, pod: Body, phase: str, message: str) -> None:
+        """As it runs to its end and leaves a message behind."""
+        ended = {"exitCode": int(phase == "Failed"), "reason": "Ended", "message": message}
+        status = {
+            "name": "resolve",
+            "ready": False,
+            "restartCount": 0,
+            "image": self.engine_image,
+            "imageID": "",
+            "state": {"terminated": ended},
+        }
+        self.write_pod_status(pod, {"phase": phase, "containerStatuses": [status]})
 
     def write_pod_status(self, pod: Body, status: Body) -> None:
         path = self.path("pods", pod["metadata"]["name"]) + "/status"

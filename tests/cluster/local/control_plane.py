@@ -12,6 +12,8 @@ from tests.cluster.local.credentials import Credentials
 from tests.cluster.local.paths import ClusterPaths
 
 SERVICE_CIDR: Final = "10.96.0.0/16"
+IMAGE_VOLUMES: Final = ("--feature-gates=ImageVolume=true",)
+"""Off by default in 1.34. To mount one takes the kubelet's gate and containerd 2.1 as well."""
 API_SERVICE_IP: Final = "10.96.0.1"
 """The first address of the range; Kubernetes gives it to the `kubernetes` Service."""
 
@@ -70,6 +72,7 @@ def api_server_command(plane: ControlPlane) -> list[str | Path]:
         f"--etcd-keyfile={files.etcd_client.key}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
+        *IMAGE_VOLUMES,
         "--allow-privileged",
         f"--audit-policy-file={write_audit_policy(plane.paths)}",
         f"--audit-log-path={plane.paths.audit_log}",
