@@ -34,7 +34,7 @@ LAYERS = (
     Layer("octavo_operator.desired", ("octavo", "octavo_operator.api", "pydantic"), pure=True),
     Layer(
         "octavo_operator.decide",
-        ("octavo", "octavo_operator.api", "octavo_operator.desired", "pydantic"),
+        ("octavo", "octavo_operator.api", "octavo_operator.desired", "pydantic", "pydantic_core"),
         pure=True,
     ),
     Layer(

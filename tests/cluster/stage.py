@@ -27,6 +27,7 @@ import yaml
 
 from octavo_operator.api.crd import build_crd
 from octavo_operator.api.rbac import build_rules
+from tests.cluster.fake_engines import FakeEngines
 from tests.cluster.local.cluster import Cluster
 from tests.support.model_hub import HubStore, ModelHub
 
@@ -106,6 +107,7 @@ class Stage:
     """With a ClusterRole, watching all namespaces, as the chart installs it by default."""
     health_port: int = field(default_factory=free_port)
     metrics_port: int = field(default_factory=free_port)
+    engines: FakeEngines = field(default_factory=FakeEngines)
 
     @cached_property
     def client(self) -> httpx.Client:
@@ -191,6 +193,7 @@ class Stage:
             if self.process is not None:
                 self.process.kill()
                 self.process.wait()
+        self.engines.close()
         self.client.close()
         if self.everywhere:
             self.cluster.kubectl("delete", "clusterrole,clusterrolebinding", self.namespace)
@@ -293,8 +296,17 @@ class Stage:
     # The kubelet ----------------------------------------------------------------------------------
     def make_ready(self, pods: list[Body]) -> None:
         for pod in pods:
+            address = self.engines.start(pod, self.manifest_digest(pod))
             conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready")]
-            self.write_pod_status(pod, {"phase": "Running", "podIP": "127.0.0.1", "conditions": conditions})
+            self.write_pod_status(pod, {"phase": "Running", "podIP": address, "conditions": conditions})
+
+    def manifest_digest(self, pod: Body) -> str:
+        """Of the files that its revision has, if the operator knows it."""
+        labels = pod["metadata"]["labels"]
+        name = f"{labels['octavo.dev/service']}-{labels['octavo.dev/revision']}"
+        answer = self.client.get(self.path("controllerrevisions", name))
+        data = {} if answer.is_error else answer.json()["data"]
+        return str(data.get("manifestDigest", ""))
 
     def fail_pod(self, pod: Body, *, container: str, exit_code: int, message: str) -> None:
         """As after a first try: the container waits for its next one."""

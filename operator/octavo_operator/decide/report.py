@@ -113,7 +113,7 @@ def judge_engine_image(world: World, target: Target) -> tuple[Finding, ...]:
 
 def judge_rollout(world: World, rollout: RolloutDecision) -> tuple[Finding, ...]:
     learned = learned_before(world, rollout.target or "")
-    return (judge_gate(rollout, learned), judge_suspended(world.spec.suspend))
+    return (judge_gate(rollout, learned, world.spec.rollout), judge_suspended(world.spec.suspend))
 
 
 def answering_revisions(rollout: RolloutDecision) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from octavo_operator.api.spec import Rollout
 from octavo_operator.api.status import (
     MAX_MESSAGE_LENGTH,
     ConditionStatus,
@@ -26,8 +28,16 @@ GATE_STATUS: Final[dict[str, ConditionStatus]] = {
 }
 
 
-def judge_gate(rollout: RolloutDecision, learned: Learned) -> Finding:
+def judge_gate(rollout: RolloutDecision, learned: Learned, asked: Rollout) -> Finding:
     """Of the revision that spec asks for: what its gates say now, or saw when they let it serve."""
+    finding = _judge_gate(rollout, learned)
+    if asked.gate.slo is None or asked.strategy == "Canary":
+        return finding
+    words = "spec.rollout.gate.slo is judged on a canary's share, with strategy Canary only"
+    return replace(finding, message=f"{finding.message}; {words}" if finding.message else words)
+
+
+def _judge_gate(rollout: RolloutDecision, learned: Learned) -> Finding:
     if rollout.promoted:
         seen = rollout.evidence or learned.evidence
         reason = INCONCLUSIVE if INCONCLUSIVE in seen else "GatePassed"

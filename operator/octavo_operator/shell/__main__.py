@@ -17,7 +17,9 @@ from octavo.errors import InvalidSpec
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.engine_reports import EngineReports
+from octavo_operator.shell.engines import Engines
 from octavo_operator.shell.fetch_progress import FetchProgress
+from octavo_operator.shell.gatekeeper import Gatekeeper
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
@@ -26,6 +28,7 @@ from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.optional_watch import OptionalWatch
+from octavo_operator.shell.probe_runs import ProbeRuns
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
@@ -52,6 +55,7 @@ async def run(settings: Settings) -> None:
     upstream = build_upstream(settings, hub, queue)
     resolver_pods = ResolverPods(kube=kube, cache=cache, meters=meters)
     lookup = Lookup(settings, hub, Manifests(hub), resolver_pods, upstream)
+    gatekeeper = build_gatekeeper(kube, queue)
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
@@ -61,6 +65,7 @@ async def run(settings: Settings) -> None:
         autoscaler=Autoscaler(scraper),
         reports=EngineReports(scraper),
         progress=progress,
+        gatekeeper=gatekeeper,
         meters=meters,
         clock=lambda: datetime.now(UTC),
     )
@@ -84,6 +89,7 @@ async def run(settings: Settings) -> None:
         for task in background:
             task.cancel()
         await workers.stop()
+        await gatekeeper.close()
         await scraper.close()
         await progress.close()
         await hub.close()
@@ -99,6 +105,11 @@ async def run(settings: Settings) -> None:
         namespaces=[namespace] if namespace else [],
         liveness_endpoint=f"http://{settings.health_address}/healthz",
     )
+
+
+def build_gatekeeper(kube: Kube, queue: WorkQueue[Key]) -> Gatekeeper:
+    engines = Engines()
+    return Gatekeeper(kube, engines, ProbeRuns(engines, tell=queue.add, clock=time.monotonic))
 
 
 def show_sizes(meters: Meters, queue: WorkQueue[Key], cache: Cache, upstream: UpstreamWatch) -> None:

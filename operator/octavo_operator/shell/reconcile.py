@@ -13,7 +13,6 @@ from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
 from octavo_operator.decide.report import build_first_status, build_invalid_status
-from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.surroundings import find_missing_kind, wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import place_to_watch
@@ -24,6 +23,7 @@ from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
 from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.fetch_progress import FetchProgress
+from octavo_operator.shell.gatekeeper import Gatekeeper
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, OPTIONAL_KINDS, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
@@ -66,6 +66,7 @@ class Reconciler:
         autoscaler: Autoscaler,
         reports: EngineReports,
         progress: FetchProgress,
+        gatekeeper: Gatekeeper,
         meters: Meters,
         clock: Callable[[], datetime],
     ) -> None:
@@ -77,6 +78,7 @@ class Reconciler:
         self._autoscaler = autoscaler
         self._reports = reports
         self._progress = progress
+        self._gatekeeper = gatekeeper
         self._meters = meters
         self._clock = clock
 
@@ -86,6 +88,7 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             self._autoscaler.forget(key)
             self._reports.forget(key)
+            self._gatekeeper.forget(key)
             self._upstream.forget(key)
             self._progress.forget(key)
             return None
@@ -117,7 +120,8 @@ class Reconciler:
         fetching, look_seconds = await self._progress.read(world, target, now=now.timestamp())
         world = replace(world, engine_reported_blocks=reported, served_kinds=served, fetching=fetching)
         scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
-        gates = GateFacts()
+        report = await self._gatekeeper.look(world, target, now=now.timestamp())
+        world, gates = replace(world, answers=report.answers), report.facts
         wanted = decide_next_state(world, target, scaling, now=now, gates=gates)
         refusal = await self._find_conflict(world, wanted.manifests)
         changed = False
@@ -137,6 +141,7 @@ class Reconciler:
             wanted.again_seconds,
             REFUSED_SECONDS if find_missing_kind(world) else None,
             look_seconds,
+            report.again_seconds,
             self._autoscaler.interval_seconds(world.spec),
         ]
         return Pass(

@@ -11,7 +11,9 @@ from octavo_operator.desired.rollout_record import FailedRollout, RolloutRecord
 
 
 def clear(view: RolloutView, record: RolloutRecord, target: str) -> tuple[RolloutRecord, Verdict]:
-    """Load and quality gate together; once they let a candidate pass they are not asked again."""
+    """Load and quality gate together. Once both let it pass, only a pod with other files can change that."""
+    if record.passed and view.gates.load.state == "Failed":
+        return record, view.gates.load
     if record.passed:
         return record, Verdict(state="Passed", reason="GatePassed", message=record.passed)
     if record.failed is not None and record.failed.terms == view.policy.terms:

@@ -29,7 +29,8 @@ def plan_exchange(view: RolloutView, serving: str, target: str, *, cleared: bool
     strangers = sum(fleet.pods for one, fleet in view.fleets.items() if one not in (serving, target))
     old = replace(old, pods=old.pods + strangers)
     may_begin = view.gates.answers_recorded or new.wanted > 0
-    move = next_move(view.replicas, old, new, cleared=cleared) if may_begin else hold(old, new)
+    passed = cleared and view.gates.load.state == "Passed"
+    move = next_move(view.replicas, old, new, cleared=passed) if may_begin else hold(old, new)
     shared = cleared and new.ready > 0 and not move.promote and view.deployed <= {serving, target}
     return Plan(
         replicas={serving: move.old, target: move.new},

@@ -31,7 +31,7 @@ def plan_auto(view: RolloutView, serving: str, target: str, *, cleared: bool) ->
 def plan_surge(view: RolloutView, serving: str, target: str, *, cleared: bool) -> Plan:
     old, new = view.fleet(serving), view.fleet(target)
     enough = carries_enough(old, new, view.replicas)
-    promote = cleared and enough
+    promote = cleared and enough and view.gates.load.state == "Passed"
     # An edit from Canary in mid-rollout: what has a share keeps it until it gets all.
     weight = view.record(target).weight
     share = shares_of(view, serving, target, weight, cleared=cleared) if weight and not promote else 0
