@@ -16,7 +16,7 @@ from octavo_operator.api.rbac import build_rules
 from tests.cluster.local.audit import FORBIDDEN, Request, read_requests
 from tests.cluster.local.cluster import Cluster
 from tests.cluster.local.definitions import ALL_DEFINITIONS
-from tests.cluster.stage import REPO, Body, Stage, wait_for
+from tests.cluster.stage import REPO, Stage, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -73,26 +73,10 @@ def serve(stage: Stage, commit: str, **sections: Any) -> None:
 def ask_a_resolver_pod(stage: Stage) -> None:
     """It is made for a folder, and deleted when it has said that there is none."""
     stage.apply("folder", model={"uri": "pvc://claim/model"})
-    (pod,) = wait_for(
-        lambda: [one for one in stage.pods() if "folder" in one["metadata"]["name"]], "a resolver"
-    )
     message = json.dumps({"reason": "FileMissing", "message": "config.json is missing"})
-    ended = {"exitCode": 1, "reason": "Error", "message": message}
-    container = {
-        "name": pod["spec"]["containers"][0]["name"],
-        "ready": False,
-        "restartCount": 0,
-        "image": stage.engine_image,
-        "imageID": "",
-        "state": {"terminated": ended},
-    }
-    stage.write_pod_status(pod, {"phase": "Failed", "containerStatuses": [container]})
+    stage.end_resolver(stage.wait_resolver(), "Failed", message)
     stage.wait_condition("ModelResolved", "False", reason="FileMissing", name="folder")
-    wait_for(lambda: not resolvers(stage), "the resolver to go")
-
-
-def resolvers(stage: Stage) -> list[Body]:
-    return [pod for pod in stage.pods() if pod["metadata"]["name"].startswith("folder-resolve")]
+    wait_for(lambda: not stage.list("pods", "octavo.dev/question"), "the resolver to go")
 
 
 def resources_of(index: int) -> str:

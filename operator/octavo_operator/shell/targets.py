@@ -68,6 +68,9 @@ class Targets:
     async def _look_up(
         self, world: World, pin: Pin | None, *, now: datetime, before_asking: Announce
     ) -> Target:
+        if world.spec.suspend and (pin is None or needs_resolver(world.spec.model)):
+            message = f"spec.suspend is true: {world.spec.model.uri} is looked up when it no longer is"
+            return Target(pin=pin, refusal=Refusal(reason="Suspended", message=message, lasting=False))
         answer = await self._lookup.find(world, pin, now=now, before_asking=before_asking)
         if answer.refusal is not None or answer.pin is None:
             return Target(pin=answer.pin, refusal=answer.refusal, question=answer.question)

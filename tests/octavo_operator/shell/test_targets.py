@@ -364,6 +364,17 @@ def test_cluster_that_refuses_the_pod_is_told(
     assert target.question, "a pod that was made and not seen yet is not removed"
 
 
+def test_suspended_service_looks_nothing_up_that_it_could_not_keep() -> None:
+    for words in ({}, GATED):
+        stage = play(**words)
+        stage.world = replace(stage.world, spec=make_spec(model={"uri": URI, **words}, suspend=True))
+        assert reason_of(stage.look()) == "Suspended"
+        assert (stage.hub.asked, stage.world.resolvers) == ([], ())
+    known = play(make_pin())
+    known.world = replace(known.world, spec=make_spec(suspend=True))
+    assert commit_of(known.look()) == COMMIT
+
+
 def test_api_server_out_of_order_is_not_the_users_affair() -> None:
     stage = play(**GATED)
     stage.kube.refuse = ApiRefused(500, "etcd has no leader")
