@@ -32,6 +32,7 @@ from tests.support.model_hub import HubStore, ModelHub, Weather
 
 REPO = "organization/model"
 KEY = (OWNER.namespace, OWNER.name)
+INTERVAL = "OCTAVO_UPSTREAM_INTERVAL_SECONDS"
 
 
 @pytest.fixture
@@ -199,6 +200,9 @@ def test_settings_are_read_from_the_environment() -> None:
     assert settings.hub_endpoint == "http://hub.test"
     assert settings.watch_namespace == ""
     assert settings.log_format == "json"
+    assert settings.upstream_interval_seconds == 300
+    never = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1", INTERVAL: "0"})
+    assert never.upstream_interval_seconds == 0
 
 
 @pytest.mark.parametrize(
@@ -206,6 +210,9 @@ def test_settings_are_read_from_the_environment() -> None:
     [
         ({}, "OCTAVO_ENGINE_IMAGE"),
         ({"OCTAVO_ENGINE_IMAGE": "engine:1", "OCTAVO_LOG_FORMAT": "xml"}, "OCTAVO_LOG_FORMAT.*xml"),
+        ({"OCTAVO_ENGINE_IMAGE": "engine:1", INTERVAL: "5m"}, f"{INTERVAL}.*5m"),
+        ({"OCTAVO_ENGINE_IMAGE": "engine:1", INTERVAL: "-1"}, f"{INTERVAL}.*-1"),
+        ({"OCTAVO_ENGINE_IMAGE": "engine:1", INTERVAL: "nan"}, f"{INTERVAL}.*nan"),
     ],
 )
 def test_settings_refuse_with_the_variables_name(environment: dict[str, str], message: str) -> None:
