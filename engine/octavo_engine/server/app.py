@@ -31,7 +31,10 @@ METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 def build_app(serving: Serving) -> ASGIApp:
     """The whole application for one served model."""
     app = DescribedApp(
-        model_names=lambda: serving.model_names, title="Octavo engine", version=serving.identity.version
+        model_names=lambda: serving.model_names,
+        vocab_size=serving.facts.vocab_size,
+        title="Octavo engine",
+        version=serving.identity.version,
     )
     app.include_router(build_routes(serving))
     if serving.allows_runtime_adapters:

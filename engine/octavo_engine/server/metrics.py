@@ -121,7 +121,9 @@ class EngineCollector(Collector):
     def _of_requests(self) -> Iterator[Metric]:
         timings = self._timings
         yield self._counter(
-            contract.REQUESTS_ARRIVED, "Sequences asked for, those turned away included.", timings.num_arrived
+            contract.REQUESTS_ARRIVED,
+            "Sequences asked for, those that found the queue full included.",
+            timings.num_arrived,
         )
         yield self._by_reason(
             contract.REQUEST_SUCCESS, "Sequences completed.", "finished_reason", SUCCESS_REASONS

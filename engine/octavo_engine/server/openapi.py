@@ -17,6 +17,7 @@ from octavo_engine.server.schema import (
     TokenizeBody,
     UnloadAdapterBody,
 )
+from octavo_engine.server.wire_schemas import TOKEN_ID
 
 MODEL_BODIES: Final[tuple[type[BaseModel], ...]] = (CompletionBody, ChatBody, TokenizeBody, DetokenizeBody)
 """Those that name a model."""
@@ -38,6 +39,14 @@ ERROR_SCHEMA: Final = {
             },
         }
     },
+}
+
+
+EVENT_SCHEMA: Final = {
+    "description": "Its data is the JSON of a piece of the answer, or of an error; at the end [DONE]",
+    "type": "object",
+    "required": ["data"],
+    "properties": {"data": {"type": "string"}},
 }
 
 
@@ -129,7 +138,7 @@ def described(
     """A route's keyword arguments: its body, its answer and the refusals that it may give."""
     content: dict[str, Any] = {"application/json": {"schema": _ref(answer)}}
     if streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": EVENT_SCHEMA}
     responses: dict[int, Any] = {200: {"description": "The answer", "content": content}}
     for status in refusals:
         refusal = {"application/json": {"schema": _ref("Error")}}
@@ -170,9 +179,12 @@ def _ref(name: str) -> dict[str, str]:
 class DescribedApp(FastAPI):
     """An application whose /openapi.json has the bodies, with the names that can be asked for now."""
 
-    def __init__(self, *, model_names: Callable[[], list[str]], title: str, version: str) -> None:
+    def __init__(
+        self, *, model_names: Callable[[], list[str]], vocab_size: int, title: str, version: str
+    ) -> None:
         super().__init__(title=title, version=version)
         self._model_names = model_names
+        self._vocab_size = vocab_size
 
     def openapi(self) -> dict[str, Any]:
         """The framework's own document, completed once; the names anew each time."""
@@ -188,7 +200,8 @@ class DescribedApp(FastAPI):
             [(body, "validation") for body in (*MODEL_BODIES, *ADAPTER_BODIES)],
             ref_template=COMPONENTS + "{model}",
         )
-        document["components"] = {"schemas": {**bodies["$defs"], **ANSWERS}}
+        token_id = {"type": "integer", "minimum": 0, "maximum": self._vocab_size - 1}
+        document["components"] = {"schemas": {**bodies["$defs"], **ANSWERS, TOKEN_ID: token_id}}
         for operations in document["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)  # the framework's own, which is never given

@@ -16,6 +16,7 @@ class _Timeline:
     """The moments of one sequence; the last ones are None and 0 until its first token."""
 
     arrival: float
+    is_accepted: bool = False
     first_token: float | None = None
     last_token: float = 0.0
     num_tokens: int = 0
@@ -43,17 +44,23 @@ class RequestTimings:
         """All of them."""
         return (self.ttft, self.itl, self.e2e, self.queue, self.fine_ttft, self.fine_tpot)
 
-    def arrived(self, request_id: str, arrival: float) -> None:
-        """A sequence was handed to the engine."""
-        self.num_arrived += 1
+    def handed_over(self, request_id: str, arrival: float) -> None:
+        """A sequence is on its way to the engine, which may refuse it."""
         self._open[request_id] = _Timeline(arrival)
+
+    def accepted(self, request_id: str) -> None:
+        """The engine took it on."""
+        timeline = self._open.get(request_id)
+        if timeline is not None and not timeline.is_accepted:
+            timeline.is_accepted = True
+            self.num_arrived += 1
 
     def turned_away(self, num_sequences: int) -> None:
         """The queue was full: demand all the same."""
         self.num_arrived += num_sequences
 
     def refused(self, request_id: str) -> None:
-        """The engine did not take it on: the client's mistake, and nothing to time."""
+        """The engine will never take it on: the client's mistake is no demand, and nothing to time."""
         self._open.pop(request_id, None)
 
     def received(self, event: TokenEvent) -> None:
@@ -67,7 +74,8 @@ class RequestTimings:
             self._received_tokens(timeline, len(event.token_ids))
 
     def finished_by(self, request_id: str, reason: FinishReason) -> None:
-        """A sequence ended."""
+        """A sequence ended; before the engine answered, if its client left or the server went away."""
+        self.accepted(request_id)
         timeline = self._open.pop(request_id, None)
         self.finished[reason] += 1
         if timeline is None or timeline.first_token is None or reason not in ("stop", "length"):

@@ -14,6 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 
 from octavo_engine.requests import MAX_LOGPROBS
 from octavo_engine.server.openai_errors import ApiError, bad_request
+from octavo_engine.server.wire_schemas import (
+    ADAPTER_NAME_SCHEMA,
+    MESSAGES_SCHEMA,
+    PROMPT_SCHEMA,
+    TEXT_OR_MESSAGES,
+    TOKEN_IDS_SCHEMA,
+)
 
 MAX_CHOICES: Final = 128
 MAX_TOOLS: Final = 128
@@ -40,49 +47,6 @@ NEUTRAL_VALUES: Final[Mapping[str, tuple[object, ...]]] = {
     "web_search_options": (),
 }
 """Known fields without support here, each with the values that change nothing."""
-
-PROMPT_SCHEMA: Final = {
-    "anyOf": [
-        {"type": "string", "minLength": 1},
-        *(
-            {"type": "array", "minItems": 1, "items": items}
-            for items in (
-                {"type": "string", "minLength": 1},
-                {"type": "integer", "minimum": 0},
-                {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
-            )
-        ),
-    ]
-}
-MESSAGES_SCHEMA: Final = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "required": ["role"],
-        "properties": {
-            "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
-            "content": {
-                "anyOf": [
-                    {"type": "string"},
-                    {"type": "null"},
-                    {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["type", "text"],
-                            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
-                        },
-                    },
-                ]
-            },
-            "name": {"type": "string"},
-            "tool_calls": {"type": "array", "items": {"type": "object"}},
-            "tool_call_id": {"type": "string"},
-        },
-    },
-}
-"""These two are parsed elsewhere; the schemas are for /openapi.json."""
 
 Choice = Annotated[str, Field(min_length=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
@@ -232,6 +196,8 @@ class ChatBody(SamplingBody):
 class TokenizeBody(_Body):
     """POST /tokenize: a text, or a conversation as the chat route would write it."""
 
+    model_config = ConfigDict(json_schema_extra=TEXT_OR_MESSAGES)
+
     model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[Any] | None, WithJsonSchema(MESSAGES_SCHEMA)] = None
@@ -242,13 +208,13 @@ class DetokenizeBody(_Body):
     """POST /detokenize."""
 
     model: str | None = None
-    tokens: list[int]
+    tokens: Annotated[list[int], WithJsonSchema(TOKEN_IDS_SCHEMA)]
 
 
 class LoadAdapterBody(_Body):
     """POST /v1/load_lora_adapter."""
 
-    lora_name: str
+    lora_name: Annotated[str, WithJsonSchema(ADAPTER_NAME_SCHEMA)]
     lora_path: Annotated[str, Field(min_length=1, max_length=4096)]
     """Of a folder on the server's machine."""
 
@@ -256,7 +222,7 @@ class LoadAdapterBody(_Body):
 class UnloadAdapterBody(_Body):
     """POST /v1/unload_lora_adapter."""
 
-    lora_name: str
+    lora_name: Annotated[str, WithJsonSchema(ADAPTER_NAME_SCHEMA)]
 
 
 Body = TypeVar("Body", bound=_Body)

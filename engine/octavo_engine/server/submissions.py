@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from octavo_engine.requests import EngineRequest, FinishReason, Refusal, TokenEvent
+from octavo_engine.requests import REFUSED_QUEUE_FULL, EngineRequest, FinishReason, Refusal, TokenEvent
 from octavo_engine.server.engine_thread import (
     Abort,
     Add,
@@ -89,7 +89,7 @@ class EngineClient:
         submission = Submission(requests, self)
         for request in requests:
             self._submissions[request.request_id] = submission
-            self._timings.arrived(request.request_id, request.arrival)
+            self._timings.handed_over(request.request_id, request.arrival)
         self._send(Add(submission.requests))
         try:
             refusal = await submission.answer
@@ -153,10 +153,14 @@ class EngineClient:
         submission = self._submissions.get(answer.call_id)
         if submission is None:
             return
-        if answer.refusal is not None:
-            for request in submission.requests:
+        for request in submission.requests:
+            if answer.refusal is None:
+                self._timings.accepted(request.request_id)
+            else:
                 self._submissions.pop(request.request_id, None)
                 self._timings.refused(request.request_id)
+        if answer.refusal is not None and answer.refusal.reason == REFUSED_QUEUE_FULL:
+            self._timings.turned_away(len(submission.requests))
         _resolve(submission.answer, answer.refusal)
 
     def _receive_event(self, event: TokenEvent) -> None:

@@ -231,6 +231,7 @@ def test_engine_refusal_is_400_and_leaves_no_sibling_running(start_server: Start
     assert "holds 5 tokens" in assert_refused(response, 400, None)
     assert not server.engine.has_work()
     assert server.metric("vllm:num_requests_running") == 0
+    assert server.metric("octavo_requests_arrived_total") == 0
 
 
 @pytest.mark.parametrize(
@@ -253,6 +254,14 @@ def test_more_sequences_than_the_queue_ever_holds_are_400(
     assert server.complete(prompt=[5, 6, 7, 8, 9]).status_code == 200  # one prompt of five tokens
 
 
+def test_queue_that_the_engine_finds_full_is_429_and_demand(start_server: StartServer) -> None:
+    from octavo_engine.requests import REFUSED_QUEUE_FULL, Refusal
+
+    server = start_server(refuse=lambda request: Refusal(REFUSED_QUEUE_FULL, "60 wait already"))
+    assert_refused(server.complete(n=2), 429, None)
+    assert server.metric("octavo_requests_arrived_total") == 2
+
+
 def test_full_queue_is_429_with_retry_after(start_server: StartServer) -> None:
     server = start_server(ends=False, step_seconds=0.01, options={"max_open": 2})
     body = {"model": MODEL, "prompt": ["a", "b"], "max_tokens": 500, "stream": True}
@@ -260,5 +269,6 @@ def test_full_queue_is_429_with_retry_after(start_server: StartServer) -> None:
         response = server.complete()
         assert_refused(response, 429, None)
         assert int(response.headers["retry-after"]) >= 1
+        assert server.metric("octavo_requests_arrived_total") == 3
         with pytest.raises(openai.RateLimitError):
             server.openai().completions.create(model=MODEL, prompt="a")

@@ -140,7 +140,7 @@ async def soak_in_two_parts(served: Served, num_requests: int) -> tuple[Soak, in
 
 
 @pytest.mark.parametrize(
-    "num_requests", [500, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "num_requests", [500, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
 )
 def test_everybody_who_stays_gets_the_text_given_alone_and_nothing_is_left_behind(
     served: Served, num_requests: int
