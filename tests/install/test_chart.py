@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +120,31 @@ def test_large_numbers_are_written_in_full() -> None:
     )
     assert "memory: 8589934592\n" in text
     assert "tolerationSeconds: 31536000\n" in text
+
+
+@pytest.mark.parametrize("where", ["file", "--set", "--set-json"])
+def test_a_million_and_more_is_never_written_with_an_exponent(where: str, tmp_path: Path) -> None:
+    """YAML's numbers are floats to Helm; `1.048576e+06` is refused by what reads a whole number."""
+    values = {"resources": {"limits": {"memory": 1048576}, "requests": {"memory": 2000000}}}
+    path = tmp_path / "values.yaml"
+    path.write_text(yaml.safe_dump(values))
+    arguments = {
+        "file": ("--values", str(path)),
+        "--set": ("--set", "resources.limits.memory=1048576,resources.requests.memory=2000000"),
+        "--set-json": ("--set-json", f"resources={json.dumps(values['resources'])}"),
+    }[where]
+    text = template("--set", "crd.install=false", *arguments)
+    assert not re.search(r"[0-9]e\+?[0-9]", text)
+    assert "memory: 1048576\n" in text
+    assert "memory: 2000000\n" in text
+
+
+@pytest.mark.parametrize("image", ["12345678", "1234567e10"])
+def test_image_that_looks_like_a_number_stays_a_name(image: str) -> None:
+    documents = render("--set-string", f"image.operator={image},image.engine={image}")
+    (container,) = only(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == image
+    assert environment_of(documents)["OCTAVO_ENGINE_IMAGE"] == image
 
 
 @pytest.mark.parametrize("name", ["12345678", "1e10", "true"])
