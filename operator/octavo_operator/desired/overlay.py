@@ -10,7 +10,24 @@ from typing import Any, Final
 
 from octavo_operator.api.spec import PodOverlay
 
+PLACING: Final = frozenset(
+    {
+        "affinity",
+        "imagePullSecrets",
+        "nodeSelector",
+        "priorityClassName",
+        "schedulerName",
+        "tolerations",
+    }
+)
+"""Fields that also hold for a pod of the same image that is gone in a minute."""
 SPREAD: Final = "topologySpreadConstraints"
+
+
+def placing_fields(overlay: PodOverlay | None) -> dict[str, Any]:
+    """Of a resolver's pod: it must find the image, and may need the same nodes."""
+    fields = overlay.spec if overlay is not None else {}
+    return {name: deepcopy(value) for name, value in fields.items() if name in PLACING and value}
 
 
 def apply_overlay(

@@ -14,13 +14,14 @@ from typing import Any, Final
 from octavo import engine_contract as contract
 from octavo.model_source import HubSource, parse_model_uri
 from octavo_operator.api import names
-from octavo_operator.api.spec import ModelSource
+from octavo_operator.api.spec import ModelSource, PodOverlay
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 from octavo_operator.desired.model_volume import (
     build_source_flags,
     build_source_mounts,
     build_source_volumes,
 )
+from octavo_operator.desired.overlay import placing_fields
 from octavo_operator.desired.pod_template import (
     SCRATCH_PATH,
     SCRATCH_VOLUME,
@@ -49,6 +50,8 @@ class Question:
     """The words, or the commit that they have come to mean."""
     image: str
     hub_endpoint: str
+    overlay: PodOverlay | None = None
+    """Where its pod may run; no part of what is asked."""
 
     @property
     def id(self) -> str:
@@ -82,6 +85,7 @@ def build_resolver_pod(owner: Owner, question: Question) -> Manifest:
             "restartPolicy": "Never",
             "activeDeadlineSeconds": HUB_DEADLINE_SECONDS if on_hub else FILES_DEADLINE_SECONDS,
             "securityContext": build_pod_security(),
+            **placing_fields(question.overlay),
             "containers": [build_resolve_container(question)],
             "volumes": [
                 *build_source_volumes(question.model),

@@ -106,6 +106,7 @@ class Lookup:
             revision=pin.commit if pin is not None else model.revision,
             image=world.spec.engine.image or self._settings.engine_image,
             hub_endpoint=self._settings.hub_endpoint,
+            overlay=world.spec.template,
         )
         what = f"{model.uri} at {question.revision}"
         view = next((one for one in world.resolvers if one.question == question.id), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec.overlay import OVERLAY_FIELDS
 from octavo_operator.decide.world import parse_spec
-from tests.octavo_operator.builders import URI, make_revision, make_spec
+from octavo_operator.desired.resolver_pod import Question, build_resolver_pod
+from tests.octavo_operator.builders import OWNER, URI, make_revision, make_spec
 
 TOLERATIONS = [{"key": "gpu", "operator": "Exists"}]
 OVERLAY: dict[str, Any] = {
@@ -81,6 +83,16 @@ def test_users_spread_replaces_the_default_and_is_about_the_revisions_own_pods()
     revision = make_revision(make_spec(template={"spec": {"topologySpreadConstraints": [mine, chosen]}}))
     own = {"matchLabels": {"octavo.dev/service": "chat", "octavo.dev/revision": revision.hash}}
     assert revision.template["spec"]["topologySpreadConstraints"] == [{**mine, "labelSelector": own}, chosen]
+
+
+def test_resolver_is_placed_as_the_engine_is_and_asks_the_same() -> None:
+    model = make_spec().model
+    plain = Question(model=model, revision="main", image="engine:1", hub_endpoint="")
+    placed = replace(plain, overlay=make_spec(template=OVERLAY).template)
+    pod = build_resolver_pod(OWNER, placed)["spec"]
+    assert {name: pod[name] for name in OVERLAY["spec"]} == OVERLAY["spec"]
+    assert placed.id == plain.id
+    assert "tolerations" not in build_resolver_pod(OWNER, plain)["spec"]
 
 
 def body_with(fields: dict[str, Any]) -> dict[str, Any]:
