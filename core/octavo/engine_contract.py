@@ -37,6 +37,9 @@ TERMINATION_LOG: Final = "/dev/termination-log"
 """JSON `{"reason": CamelCase, "message": text}`, at most 4096 bytes, written by a command that failed;
 of a resolver that succeeded it is a report (`octavo.model_report`)."""
 
+ENGINE_DEVICES: Final[tuple[str, ...]] = ("cpu",)
+"""PyTorch's names of the devices that the engine computes on."""
+
 # Reasons that a termination message can carry ---------------------------------------------------
 REASON_REPO_NOT_FOUND: Final = "RepositoryNotFound"
 REASON_REVISION_NOT_FOUND: Final = "RevisionNotFound"
@@ -64,6 +67,8 @@ FLAG_MAX_NUM_BATCHED_TOKENS: Final = "--max-num-batched-tokens"
 FLAG_PLANNED_KV_BLOCKS: Final = "--planned-kv-blocks"
 FLAG_BLOCK_SIZE: Final = "--block-size"
 FLAG_KV_CACHE_DTYPE: Final = "--kv-cache-dtype"
+FLAG_NO_PREFIX_CACHING: Final = "--no-enable-prefix-caching"
+"""Rendered for `spec.engine.prefixCaching: false`; takes no value."""
 FLAG_DRAIN_ACCEPT_SECONDS: Final = "--drain-accept-seconds"
 FLAG_SHUTDOWN_TIMEOUT: Final = "--shutdown-timeout"
 
@@ -79,6 +84,7 @@ RESERVED_FLAGS: Final = frozenset(
         FLAG_PLANNED_KV_BLOCKS,
         FLAG_BLOCK_SIZE,
         FLAG_KV_CACHE_DTYPE,
+        FLAG_NO_PREFIX_CACHING,
         FLAG_DRAIN_ACCEPT_SECONDS,
         FLAG_SHUTDOWN_TIMEOUT,
     }

@@ -10,11 +10,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 KV_CACHE_DTYPES = ("auto", "float32", "bf16", "fp16")
-DEVICES = ("cpu",)
+DEVICES = contract.ENGINE_DEVICES
 ADAPTER_NAME = re.compile(r"[A-Za-z0-9._:/+@-]{1,128}")
 
 

@@ -60,7 +60,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="of weights and activations (default auto: the checkpoint's; bfloat16 for one in float32)",
     )
-    group.add_argument("--device", choices=("cpu",), default="cpu", help="where it runs")
+    group.add_argument("--device", choices=contract.ENGINE_DEVICES, default="cpu", help="where it runs")
     _add_adapter_flags(parser)
 
 
@@ -124,6 +124,12 @@ def add_memory_flags(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         contract.FLAG_PLANNED_KV_BLOCKS, type=int, metavar="N", help="allocate at most so many blocks"
+    )
+    group.add_argument(
+        contract.FLAG_NO_PREFIX_CACHING,
+        dest="enable_prefix_caching",
+        action="store_false",
+        help="compute every prompt in full, also where it begins as an earlier one",
     )
     group.add_argument(
         "--speculative-ngram",
@@ -251,6 +257,7 @@ def engine_config(arguments: argparse.Namespace, manifest: Manifest | None) -> E
         planned_kv_blocks=arguments.planned_kv_blocks,
         memory_limit_bytes=arguments.memory_limit,
         max_waiting=arguments.max_waiting,
+        enable_prefix_caching=arguments.enable_prefix_caching,
         speculative_ngram=arguments.speculative_ngram,
         adapters=tuple(arguments.lora),
         max_adapters=_max_adapters(arguments),

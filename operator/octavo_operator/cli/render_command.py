@@ -32,7 +32,7 @@ from octavo_operator.decide.pinning import refuse_words
 from octavo_operator.decide.revising import build_revision
 from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.scaling import ScalingDecision, decide_fixed_replicas
-from octavo_operator.decide.sizing import plan_memory
+from octavo_operator.decide.sizing import plan_revision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import Children, World, parse_world
 from octavo_operator.desired.metadata import Manifest
@@ -128,7 +128,7 @@ def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime)
         commit=model.commit,
         resolved_at=format_time(now),
     )
-    plan = refuse_words(source, pin) or plan_memory(world.spec, model.config)
+    plan = refuse_words(source, pin) or plan_revision(world.spec, model.config)
     if isinstance(plan, Refusal):
         raise ServiceRefused(f"{plan.reason}: {plan.message}")
     if not (world.spec.engine.image or engine_image):

@@ -19,6 +19,8 @@ from octavo_operator.api.status import MAX_NOTE_LENGTH, MAX_NOTES, MemoryPlanSta
 from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pod_template import KV_DTYPE_FLAGS
 
+DEVICE: Final = "cuda"
+"""PyTorch's name for the devices of core's table."""
 FLAG_DTYPE: Final = "--dtype"
 PLAN_HASH_LENGTH: Final = 10
 DEFAULT_FOR_SEQUENCES: Final = 4
@@ -47,6 +49,19 @@ def plan_memory(spec: InferenceServiceSpec, config: Mapping[str, object]) -> Mem
         return _plan(spec, architecture)
     except OctavoError as error:
         return Refusal(reason=contract.REASON_INVALID_ARGUMENTS, message=str(error))
+
+
+def plan_revision(spec: InferenceServiceSpec, config: Mapping[str, object]) -> MemoryPlan | Refusal:
+    """The plan, if this release's engine can run on what it is for."""
+    plan = plan_memory(spec, config)
+    if isinstance(plan, Refusal) or spec.accelerator is None or DEVICE in contract.ENGINE_DEVICES:
+        return plan
+    message = (
+        f"spec.accelerator: the engine computes on {' and '.join(contract.ENGINE_DEVICES)} alone so far. "
+        f"The plan would be {plan.devices} × {plan.device} with {plan.kv_tokens} tokens of KV cache. "
+        "Remove spec.accelerator to serve on CPUs"
+    )
+    return Refusal(reason="AcceleratorNotSupported", message=message)
 
 
 def _plan(spec: InferenceServiceSpec, architecture: ModelArchitecture) -> MemoryPlan | Refusal:

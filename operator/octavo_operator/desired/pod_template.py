@@ -214,7 +214,10 @@ def build_engine_args(inputs: PodInputs) -> list[str]:
         contract.FLAG_DRAIN_ACCEPT_SECONDS: str(DRAIN_ACCEPT_SECONDS),
         contract.FLAG_SHUTDOWN_TIMEOUT: str(spec.rollout.drain_seconds),
     }
-    return ["serve", *(word for pair in flags.items() for word in pair), *spec.engine.args]
+    words = [word for pair in flags.items() for word in pair]
+    if not spec.engine.prefix_caching:
+        words.append(contract.FLAG_NO_PREFIX_CACHING)
+    return ["serve", *words, *spec.engine.args]
 
 
 def build_startup_probe(weights_bytes: int) -> dict[str, Any]:

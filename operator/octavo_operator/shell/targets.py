@@ -10,7 +10,7 @@ from octavo.planning import MemoryPlan
 from octavo_operator.decide.intent import hash_intent
 from octavo_operator.decide.pinning import find_pin, refuse_words
 from octavo_operator.decide.revising import build_revision, intent_of
-from octavo_operator.decide.sizing import plan_memory
+from octavo_operator.decide.sizing import plan_revision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.upstream import follow
 from octavo_operator.decide.world import World
@@ -74,7 +74,7 @@ class Targets:
         answer = await self._lookup.find(world, pin, now=now, before_asking=before_asking)
         if answer.refusal is not None or answer.pin is None:
             return Target(pin=answer.pin, refusal=answer.refusal, question=answer.question)
-        plan = plan_memory(world.spec, json.loads(answer.config))
+        plan = plan_revision(world.spec, json.loads(answer.config))
         if isinstance(plan, Refusal):
             return Target(pin=answer.pin, refusal=plan)
         return Target(pin=answer.pin, revision=self._build_revision(world, answer.pin, plan))

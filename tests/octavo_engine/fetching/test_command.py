@@ -89,9 +89,11 @@ def test_help_does_not_load_what_is_slow() -> None:
 
 def test_serve_command_knows_every_flag_that_the_operator_renders(tmp_path: Path) -> None:
     arguments = ["serve"]
+    values = {contract.FLAG_KV_CACHE_DTYPE: ["auto"], contract.FLAG_NO_PREFIX_CACHING: []}
     for flag in sorted(contract.RESERVED_FLAGS | {contract.FLAG_MAX_NUM_BATCHED_TOKENS}):
-        arguments += [flag, "auto" if flag == contract.FLAG_KV_CACHE_DTYPE else "16"]
+        arguments += [flag, *values.get(flag, ["16"])]
     parsed = build_parser().parse_args(arguments)
+    assert parsed.enable_prefix_caching is False
     assert parsed.planned_kv_blocks == 16
     assert parsed.drain_accept_seconds == 16.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from octavo.planning import MemoryPlan
-from octavo_operator.decide.sizing import plan_memory, read_flag, summarize_plan
+from octavo_operator.decide.sizing import plan_memory, plan_revision, read_flag, summarize_plan
 from octavo_operator.decide.target import Refusal
 from tests.octavo_operator.builders import make_plan, make_spec
 
@@ -118,6 +118,17 @@ def test_devices_that_cannot_hold_the_model_are_refused_with_the_number_that_can
     )
     assert refusal.reason == "InsufficientMemory"
     assert "4 × H100-80GB" in refusal.message
+
+
+def test_device_that_the_engine_cannot_use_is_refused_before_any_pod() -> None:
+    spec = make_spec(accelerator={"type": "H100-80GB"}, engine={"maxModelLen": 16384})
+    refusal = plan_revision(spec, LLAMA_70B)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.lasting) == ("AcceleratorNotSupported", True)
+    assert "4 × H100-80GB" in refusal.message
+    assert "Remove spec.accelerator" in refusal.message
+    plain = make_spec(engine={"maxModelLen": 512})
+    assert plan_revision(plain, CONFIG) == plan_memory(plain, CONFIG)
 
 
 def test_memory_of_the_host_is_what_spec_says_when_there_are_devices() -> None:

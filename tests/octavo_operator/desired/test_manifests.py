@@ -134,6 +134,12 @@ def test_engine_is_told_the_plan_and_the_users_flags_come_last() -> None:
     assert args[-1] == "--dtype=float32"
 
 
+def test_prefix_cache_is_turned_off_when_the_spec_says_so() -> None:
+    off = pod_of(make_spec(engine={"prefixCaching": False}))["containers"][0]["args"]
+    assert off[-1] == "--no-enable-prefix-caching"
+    assert "--no-enable-prefix-caching" not in pod_of(make_spec())["containers"][0]["args"]
+
+
 def test_engine_reaches_no_hub_and_fetch_reaches_the_configured_one() -> None:
     pod = pod_of(make_spec())
     engine = {one["name"]: one.get("value", "") for one in pod["containers"][0]["env"]}
