@@ -1,9 +1,9 @@
 """How fast this processor is: the planner's first guess at step times, where no table knows the device.
 
-Short pieces of work are timed and the median is taken, so that a neighbour's burst and the pauses of a
-CPU quota do not count; what a quota withholds in the long run is then taken off as a share. The model's
-own head serves as the data, its largest matrix as a rule: measuring takes no memory, and a model that
-stays in the processor's cache is measured as it runs.
+Short pieces of work are timed and the lower quartile is taken, so that neighbours, busy as all are when
+pods start, and the pauses of a CPU quota do not count; what a quota withholds in the long run is then
+taken off as a share. The model's own head serves as the data, its largest matrix as a rule: measuring
+takes no memory, and a model that stays in the processor's cache is measured as it runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import cycle
-from statistics import median
 from typing import Final
 
 import torch
@@ -21,13 +20,13 @@ from torch.nn.functional import linear
 from octavo_engine.engine_facts import MeasuredSpeed
 from octavo_engine.memory import cpu_quota
 
-MOST_SAMPLES: Final = 15
+MOST_SAMPLES: Final = 31
 MOST_SECONDS: Final = 0.25
 """For one of the three quantities; a single sample may take longer."""
-READ_BYTES: Final = 16 << 20
-"""Of one piece that is read: a millisecond or so."""
+READ_BYTES: Final = 4 << 20
+"""Of one piece that is read: less than a millisecond, as other programs are let in after some."""
 GEMM_ROWS: Final = 128
-GEMM_FLOP: Final = 1 << 30
+GEMM_FLOP: Final = 1 << 27
 """Of one product."""
 
 
@@ -40,7 +39,7 @@ def measure_speed(head: Tensor, *, step: Callable[[], object]) -> MeasuredSpeed 
         return MeasuredSpeed(
             read_bytes_per_second=share * _read_rate(head),
             gemm_flop_per_second=share * _gemm_rate(head),
-            step_seconds=median_seconds(step) / share,
+            step_seconds=undisturbed_seconds(step) / share,
         )
 
 
@@ -62,18 +61,18 @@ def _read_rate(head: Tensor) -> float:
         start = next(starts)
         linear(one_row, head[start : start + num_rows])
 
-    return num_rows * head.shape[1] * head.itemsize / median_seconds(read_piece)
+    return num_rows * head.shape[1] * head.itemsize / undisturbed_seconds(read_piece)
 
 
 def _gemm_rate(head: Tensor) -> float:
     flop_per_output = 2 * GEMM_ROWS * head.shape[1]
     weight = head[: max(1, GEMM_FLOP // flop_per_output)]
     rows = head.new_ones(GEMM_ROWS, head.shape[1])
-    return flop_per_output * weight.shape[0] / median_seconds(lambda: linear(rows, weight))
+    return flop_per_output * weight.shape[0] / undisturbed_seconds(lambda: linear(rows, weight))
 
 
-def median_seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Of one piece of work, after one that does not count."""
+def undisturbed_seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Of one piece of work when nothing comes between, after one that does not count."""
     work()
     samples: list[float] = []
     started = clock()
@@ -81,4 +80,4 @@ def median_seconds(work: Callable[[], object], clock: Callable[[], float] = time
         before = clock()
         work()
         samples.append(clock() - before)
-    return median(samples)
+    return sorted(samples)[len(samples) // 4]
