@@ -146,3 +146,44 @@ def test_plan_hash_tells_plans_apart_by_their_numbers_alone() -> None:
     first = summarize_plan(make_plan())
     assert first.plan_hash == summarize_plan(make_plan(notes=("other words",))).plan_hash
     assert first.plan_hash != summarize_plan(make_plan(kv_blocks=245)).plan_hash
+
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+BYTES_PER_TOKEN = 2 * 32 * 8 * 128 * 2
+"""Keys and values, layers, heads, head's size, bfloat16: 128 KiB."""
+
+
+def test_context_that_memory_cannot_hold_is_refused_with_both_numbers_and_the_field() -> None:
+    refusal = refusal_of(LLAMA_8B, engine={"maxModelLen": 131072}, resources={"memory": "24Gi"})
+    assert refusal.reason == "ContextTooLong"
+    assert refusal.lasting
+    assert "131072" in refusal.message
+    assert "spec.engine.maxModelLen" in refusal.message
+    assert "ShrinkContext" in refusal.message
+
+
+def test_context_is_lowered_to_exactly_what_the_memory_holds() -> None:
+    """No token more than the KV cache has bytes for, none less than whole blocks."""
+    spec = make_spec(
+        engine={"kvCache": {"oversizePolicy": "ShrinkContext", "dtype": "BFloat16"}},
+        resources={"memory": "24Gi"},
+    )
+    plan = plan_memory(spec, LLAMA_8B)
+    assert isinstance(plan, MemoryPlan)
+    fixed = plan.weights_bytes + plan.activation_bytes + plan.runtime_bytes + plan.headroom_bytes
+    tokens = (24 * 2**30 - fixed) // BYTES_PER_TOKEN
+    assert plan.kv_bytes_per_token == BYTES_PER_TOKEN
+    assert plan.kv_tokens == tokens // 16 * 16 < 131072
+    assert plan.max_model_len <= plan.kv_tokens
+    assert any(str(plan.max_model_len) in note and "131072" in note for note in plan.notes)
