@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,17 @@ def test_every_file_is_of_the_commit_when_the_branch_moves_during_the_fetch(
     store: HubStore, fetcher: Fetcher
 ) -> None:
     first = store.add_commit(REPO, FILES, message="one")
-    hub = fetcher.hub()
-    listing = hub.listing(first)
-    store.add_commit(REPO, dict.fromkeys(FILES, b"moved"), message="two")
+    store.set_weather(Weather(delay_seconds=0.1, bytes_per_second=2_000_000))
+    moved = dict.fromkeys(FILES, b"moved")
+    mover = threading.Timer(0.25, store.add_commit, [REPO, moved], {"message": "two"})
+    mover.start()
     fetcher(first)
-    assert {request.file_revision for request in read_requests(store)} == {None, first}
-    assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
-    assert {file.path for file in listing} == set(FILES)
+    mover.join()
+    assert store.refs(REPO, "heads")["main"] != first
+    asked = {request.file_revision for request in read_requests(store)}
+    assert asked == {None, first}  # None: the list of files, asked for by commit too
+    for path in WANTED:
+        assert (fetcher.folder / path).read_bytes() == FILES[path]
 
 
 def test_fetch_again_asks_the_hub_for_nothing_when_no_file_was_written_to(
