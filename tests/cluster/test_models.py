@@ -151,6 +151,8 @@ def test_unpinned_words_are_refused_by_the_api_server_when_pinned_ones_are_requi
     commit = stage.add_commit("first")
     with pytest.raises(Refused, match="octavo pin"):
         stage.apply(model={"uri": URI, "revision": "main", "revisionPolicy": "RequirePinned"})
+    with pytest.raises(Refused, match="refreshToken"):
+        stage.apply(model={"uri": "pvc://models/tiny", "revisionPolicy": "Track"})
     stage.serve(commit, model={"uri": URI, "revision": commit, "revisionPolicy": "RequirePinned"})
     stage.wait_condition("RevisionPinned", "True", reason="Pinned")
     stage.wait_condition("RevisionDrifted", "False", reason="CannotMove")

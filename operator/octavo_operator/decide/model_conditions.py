@@ -68,11 +68,13 @@ def judge_drifted(
         return _drifted("Unknown", "NotAsked", f"The hub was not asked yet what {model.revision} is by now")
     if upstream.commit == pin.commit:
         return _drifted("False", "UpToDate", f"{model.revision} still is {pin.commit}")
-    message = (
-        f"{model.revision} of {model.uri} is {upstream.commit} by now; this service stays at {pin.commit} "
-        "until spec.model.revision or spec.model.refreshToken is changed"
+    until = (
+        "it can be looked at"
+        if is_tracked(model)
+        else "spec.model.revision or spec.model.refreshToken is changed"
     )
-    return _drifted("True", "UpstreamMoved", message)
+    message = f"{model.revision} of {model.uri} is {upstream.commit} by now"
+    return _drifted("True", "UpstreamMoved", f"{message}; this service stays at {pin.commit} until {until}")
 
 
 def _drifted(status: ConditionStatus, reason: str, message: str) -> Finding:

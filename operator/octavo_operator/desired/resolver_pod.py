@@ -51,7 +51,7 @@ class Question:
     image: str
     hub_endpoint: str
     overlay: PodOverlay | None = None
-    """Where its pod may run; no part of what is asked."""
+    """Where its pod may run: one that found no node is started anew when that is edited."""
 
     @property
     def id(self) -> str:
@@ -64,8 +64,9 @@ class Question:
             secret.name if secret is not None else "",
             self.image,
             self.hub_endpoint,
+            placing_fields(self.overlay),
         )
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:QUESTION_LENGTH]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:QUESTION_LENGTH]
 
 
 def needs_resolver(model: ModelSource) -> bool:

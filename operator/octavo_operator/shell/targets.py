@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from octavo.planning import MemoryPlan
@@ -45,7 +46,8 @@ class Targets:
         target, again_seconds = await self._try(world, pin, now=now, before_asking=before_asking)
         if pin != known and target.refusal is not None and not target.refusal.lasting:
             # The branch moved, and its new commit cannot be looked at for now: what was good stays.
-            target, _ = await self._try(world, known, now=now, before_asking=before_asking)
+            last, _ = await self._try(world, known, now=now, before_asking=before_asking)
+            target = replace(last, question=last.question or target.question)
         return target, again_seconds
 
     async def _try(

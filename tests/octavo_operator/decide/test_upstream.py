@@ -111,6 +111,12 @@ def test_drift_is_told(upstream: Upstream | None, status: str, reason: str, text
     assert text in finding.message
 
 
+def test_followed_branch_says_that_it_waits() -> None:
+    finding = judge_drifted(model(revisionPolicy="Track"), make_pin(), Upstream(commit=NEXT), None)
+    assert (finding.status, finding.reason) == ("True", "UpstreamMoved")
+    assert "until it can be looked at" in finding.message
+
+
 def test_pinned_words_do_not_drift() -> None:
     words = make_spec(model={"uri": URI, "revision": COMMIT})
     finding = judge_drifted(words.model, make_pin(words), None, None)

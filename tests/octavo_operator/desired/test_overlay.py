@@ -85,13 +85,13 @@ def test_users_spread_replaces_the_default_and_is_about_the_revisions_own_pods()
     assert revision.template["spec"]["topologySpreadConstraints"] == [{**mine, "labelSelector": own}, chosen]
 
 
-def test_resolver_is_placed_as_the_engine_is_and_asks_the_same() -> None:
+def test_resolver_is_placed_as_the_engine_is_and_started_anew_when_that_is_edited() -> None:
     model = make_spec().model
     plain = Question(model=model, revision="main", image="engine:1", hub_endpoint="")
     placed = replace(plain, overlay=make_spec(template=OVERLAY).template)
     pod = build_resolver_pod(OWNER, placed)["spec"]
     assert {name: pod[name] for name in OVERLAY["spec"]} == OVERLAY["spec"]
-    assert placed.id == plain.id
+    assert placed.id != plain.id, "one that found no node would wait for ever"
     assert "tolerations" not in build_resolver_pod(OWNER, plain)["spec"]
 
 

@@ -310,6 +310,21 @@ def test_failed_resolver_is_removed_and_another_one_started_after_a_while() -> N
     assert stage.look_twice()[1] == 2.0, "longer each time"
 
 
+def test_new_commit_of_a_followed_gated_branch_is_looked_up_while_the_last_good_stays() -> None:
+    stage = play(revisionPolicy="Track", **GATED)
+    stage.look()
+    stage.end_resolver("Succeeded", report())
+    first = stage.look()
+    assert first.revision is not None
+    stage.world = replace(stage.world, revisions={first.revision.hash: make_stored(first.revision)})
+    moved(stage, NEXT)
+    assert commit_of(stage.look()) == COMMIT
+    assert commit_of(stage.look()) == COMMIT
+    assert stage.resolver().question, "the pod goes on"
+    stage.end_resolver("Succeeded", report(commit=NEXT))
+    assert commit_of(stage.look()) == NEXT
+
+
 def test_edit_of_the_words_takes_the_pod_of_the_earlier_ones_away() -> None:
     stage = play(**GATED)
     stage.look()

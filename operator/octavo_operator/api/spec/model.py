@@ -58,7 +58,13 @@ class ModelSource(ApiModel):
                 f"? self.revision.matches('{COMMIT_PATTERN}') : self.revision.matches('{DIGEST_PATTERN}'))",
                 "spec.model.revision must be pinned under revisionPolicy RequirePinned: a commit of 40 "
                 "hexadecimal digits for hf://, sha256:<digest> for pvc:// and oci://; `octavo pin` prints it",
-            )
+            ),
+            cel(
+                "self.revisionPolicy != 'Track' || self.uri.startsWith('hf://') || "
+                f"self.revision.matches('{DIGEST_PATTERN}')",
+                "spec.model.revisionPolicy Track follows a branch on the hub (hf://); use ResolveOnce and "
+                "change spec.model.refreshToken to look at a volume or an image again",
+            ),
         ),
     )
 
@@ -80,7 +86,8 @@ class ModelSource(ApiModel):
     revision_policy: RevisionPolicy = Field(
         default="ResolveOnce",
         description="RequirePinned: words that can move are refused. ResolveOnce: a branch or tag is "
-        "resolved at the first sight of its words and then stays. Track: it is followed as it moves.",
+        "resolved at the first sight of its words and then stays. Track: it is followed as it moves "
+        "(hf:// only).",
     )
     refresh_token: str = Field(
         default="",
