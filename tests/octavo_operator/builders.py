@@ -11,12 +11,11 @@ from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus
 from octavo_operator.decide.intent import HASH_VERSION, build_intent, hash_intent
-from octavo_operator.decide.learning import NOTHING
 from octavo_operator.decide.observed import ContainerView, DeploymentView, PodView
 from octavo_operator.decide.sizing import summarize_plan
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import StoredRevision, World
-from octavo_operator.desired.learned import Learned
+from octavo_operator.desired.learned import NOTHING, Learned
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.pod_template import PodInputs, build_pod_template

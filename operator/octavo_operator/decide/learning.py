@@ -10,9 +10,7 @@ from octavo_operator.decide.image_pinning import observed_digests
 from octavo_operator.decide.observed import pods_of
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.decide.world import World
-from octavo_operator.desired.learned import Learned
-
-NOTHING = Learned()
+from octavo_operator.desired.learned import NOTHING, Learned
 
 
 def learned_before(world: World, revision: str) -> Learned:

@@ -10,7 +10,7 @@ from typing import Any
 from octavo_operator.api import names
 from octavo_operator.api.status import InferenceServiceStatus
 from octavo_operator.decide.history import next_number, prunable_revisions
-from octavo_operator.decide.learning import learn, learned_before
+from octavo_operator.decide.learning import learn
 from octavo_operator.decide.pinning import add_pin
 from octavo_operator.decide.report import Decisions, build_status
 from octavo_operator.decide.rollout import RolloutDecision, decide_rollout
@@ -126,10 +126,12 @@ def build_revisions(
     """The target's record always; another's where something was learned of it."""
     manifests = []
     for one, stored in world.revisions.items():
-        learned = learn(world, rollout, one, now=now)
-        if learned != learned_before(world, one) or (asked is not None and one == asked.hash):
+        before, learned = stored.learned, learn(world, rollout, one, now=now)
+        if learned != before or (asked is not None and one == asked.hash):
             manifests.append(
-                build_controller_revision(world.owner, stored.data, number=stored.number, learned=learned)
+                build_controller_revision(
+                    world.owner, stored.data, number=stored.number, learned=learned, before=before
+                )
             )
     if asked is not None and asked.hash not in world.revisions:
         learned = learn(world, rollout, asked.hash, now=now)

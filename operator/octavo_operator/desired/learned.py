@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from octavo_operator.api import names
 from octavo_operator.desired.rollout_record import EMPTY_RECORD, RolloutRecord, parse_record, render_record
@@ -28,6 +29,9 @@ class Learned:
     answers: str = ""
     """What it answered to the probes of the quality gate while it served."""
     record: RolloutRecord = EMPTY_RECORD
+
+
+NOTHING: Final = Learned()
 
 
 def render_annotations(learned: Learned) -> dict[str, str]:

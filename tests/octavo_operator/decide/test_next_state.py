@@ -17,6 +17,7 @@ from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.learned import Learned
+from octavo_operator.desired.rollout_record import FailedRollout, RolloutRecord
 from tests.octavo_operator.builders import (
     COMMIT,
     NOW,
@@ -309,6 +310,16 @@ def test_failed_gate_is_told_and_remembered() -> None:
     assert (state.status.rollout.step, state.status.rollout.canary_weight_percent) == ("Failed", 0)
     record = next(m for m in state.manifests if m["metadata"]["name"] == f"chat-{B.hash}")
     assert "QualityGateFailed" in record["metadata"]["annotations"]["octavo.dev/rollout"]
+
+
+def test_failure_is_forgotten_in_words_that_an_apply_does_not_pass_over() -> None:
+    """Only fields that a manifest sets are compared with what is stored: one that is absent stays."""
+    failed = FailedRollout(reason="X", message="x", terms="t", at=1)
+    learned = Learned(record=RolloutRecord(failed=failed))
+    revisions = {A.hash: make_stored(A), B.hash: make_stored(B, number=2, proven=False, learned=learned)}
+    state = decide(serving(revisions=revisions))
+    record = next(m for m in state.manifests if m["metadata"]["name"] == f"chat-{B.hash}")
+    assert record["metadata"]["annotations"] == {"octavo.dev/rollout": ""}
 
 
 def test_candidate_has_a_service_of_its_own_that_goes_with_the_rollout() -> None:

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from octavo.errors import InvalidSpec
 from octavo_operator.decide.intent import build_intent, hash_intent
-from octavo_operator.decide.learning import NOTHING
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
 from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.controller_revision import build_controller_revision
-from octavo_operator.desired.learned import Learned
+from octavo_operator.desired.learned import NOTHING, Learned
 from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
 from octavo_operator.desired.revision import revision_data
 from octavo_operator.desired.service import build_service
