@@ -20,7 +20,8 @@ VERSION_PATH: Final = "/version"
 FETCH_PROGRESS_PORT: Final = 8001
 """Where `octavo-engine fetch` says how far it is, from its start to its end."""
 FETCH_PROGRESS_PATH: Final = "/progress"
-"""JSON: `bytes_done`, `bytes_total`, `files_done`, `files_total`, and `file`, a name or empty."""
+"""JSON: `bytes_done`, `bytes_total`, `files_done`, `files_total`, and `file` and `trouble`, which may be
+empty: what is worked on, and what another try is waiting for."""
 
 # Files ------------------------------------------------------------------------------------------
 MODELS_ROOT: Final = "/models"

@@ -20,6 +20,7 @@ def bring(order: FetchOrder, *, token_file: Path | None, progress_port: int | No
     progress = Progress(sys.stderr)
     with progress_served(progress, progress_port):
         if isinstance(order.source, HubSource):
-            return fetch(order, Hub(order.source.repository, token_file=token_file), progress)
+            hub = Hub(order.source.repository, token_file=token_file, tell_trouble=progress.tell_trouble)
+            return fetch(order, hub, progress)
         assert order.mount is not None, f"{order}: checked when it was parsed"
         return link_files(order, order.mount, progress)

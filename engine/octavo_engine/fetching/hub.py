@@ -43,11 +43,13 @@ class Hub:
         endpoint: str | None = None,
         token_file: Path | None = None,
         patience: Patience | None = None,
+        tell_trouble: Callable[[str], None] = lambda trouble: None,
     ) -> None:
         self.repository = repository
         self._endpoint = endpoint
         self._token_file = token_file
         self._patience = patience or Patience()
+        self._tell_trouble = tell_trouble
         self._stopped = threading.Event()
 
     def find_commit(self, revision: str) -> str:
@@ -116,7 +118,7 @@ class Hub:
         waits, reached = self._patience.waits(chance), bytes_so_far()
         while True:
             try:
-                return work()
+                answer = work()
             except Exception as error:
                 failure = translate(error, what)
                 if failure is None:
@@ -124,11 +126,17 @@ class Hub:
                 if bytes_so_far() > reached:
                     waits, reached = self._patience.waits(chance), bytes_so_far()
                 wait = next(waits, None) if failure.reason == contract.REASON_HUB_UNAVAILABLE else None
-                if wait is None:
+                if wait is None or self._waited_in_vain(failure, wait):
                     raise failure from error
-                logger.warning("%s; trying again in %.1f s", failure, wait)
-                if self._stopped.wait(wait):
-                    raise failure from error
+            else:
+                self._tell_trouble("")
+                return answer
+
+    def _waited_in_vain(self, failure: FetchFailed, wait: float) -> bool:
+        """Whether the download was stopped meanwhile."""
+        logger.warning("%s; trying again in %.1f s", failure, wait)
+        self._tell_trouble(str(failure))
+        return self._stopped.wait(wait)
 
 
 def _size_of(partial: Path) -> int:

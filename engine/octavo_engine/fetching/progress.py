@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -33,6 +33,8 @@ class Measure:
     files_total: int = 0
     file: str = ""
     """One that is being worked on."""
+    trouble: str = ""
+    """Why nothing comes at the moment, while another try may help."""
 
 
 class Tally:
@@ -73,7 +75,7 @@ def measure_files(
 ) -> Measure:
     """By what lies in the folder: whole files, and the parts of those that are under way."""
     done = {file.path for file in files if _size(folder / file.path) == file.size}
-    partial = {file.path: _size(partial_of(file)) for file in files if file.path not in done}
+    partial = {file.path: min(_size(partial_of(file)), file.size) for file in files if file.path not in done}
     return Measure(
         bytes_done=sum(file.size for file in files if file.path in done) + sum(partial.values()),
         bytes_total=sum(file.size for file in files),
@@ -97,6 +99,7 @@ class Progress:
         self._stream = stream
         self._is_terminal = stream.isatty()
         self._verb = "fetched"
+        self._trouble = ""
         self._measure: Callable[[], Measure] = Measure
         self._started = self._last_logged = time.monotonic()
         self._bytes_at_start = 0
@@ -109,7 +112,11 @@ class Progress:
 
     def measure(self) -> Measure:
         """Of the stage of the moment."""
-        return self._measure()
+        return replace(self._measure(), trouble=self._trouble)
+
+    def tell_trouble(self, trouble: str) -> None:
+        """Why it does not go on, or an empty text when it does."""
+        self._trouble = trouble
 
     def show(self) -> None:
         """Draw the bar, or log if it is time to."""

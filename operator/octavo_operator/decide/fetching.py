@@ -14,6 +14,8 @@ from octavo_operator.decide.observed import PodView
 
 ON_ITS_WAY: Final = frozenset({"RolloutProgressing", "NoReadyReplica"})
 """Reasons of Ready that say only that somebody must wait."""
+MAX_TROUBLE_LENGTH: Final = 300
+"""The text comes from a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class FetchReading:
 
     bytes_done: int
     bytes_total: int
+    trouble: str = ""
+    """Why nothing comes at the moment."""
 
 
 def fetching_pods(pods: Iterable[PodView]) -> tuple[PodView, ...]:
@@ -37,21 +41,28 @@ def parse_reading(text: str) -> FetchReading | None:
     """None for anything that is not what our own fetch container says."""
     try:
         said = json.loads(text)
-        done, total = said["bytes_done"], said["bytes_total"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        done, total, trouble = said["bytes_done"], said["bytes_total"], said.get("trouble", "")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if type(done) is not int or type(total) is not int or not 0 <= done <= total:
         return None
-    return FetchReading(bytes_done=done, bytes_total=total)
+    trouble = trouble[:MAX_TROUBLE_LENGTH] if isinstance(trouble, str) else ""
+    return FetchReading(bytes_done=done, bytes_total=total, trouble=trouble)
 
 
 def describe_fetch(readings: Iterable[FetchReading]) -> str:
-    """The one that has most to go, since all must be through; empty if none is known.
+    """The one that has most to go, since all must be through, and what some pod waits for; or nothing.
 
-    >>> describe_fetch([FetchReading(bytes_done=2**30, bytes_total=2**34)])
-    'fetching 1.00 GiB of 16.00 GiB (6 %)'
+    >>> describe_fetch([FetchReading(bytes_done=2**30, bytes_total=2**34, trouble="the hub answers 503")])
+    'fetching 1.00 GiB of 16.00 GiB (6 %); the hub answers 503'
     """
-    known = [one for one in readings if one.bytes_total]
+    seen = list(readings)
+    trouble = next((one.trouble for one in seen if one.trouble), "")
+    return "; ".join(words for words in (_describe_slowest(seen), trouble) if words)
+
+
+def _describe_slowest(seen: list[FetchReading]) -> str:
+    known = [one for one in seen if one.bytes_total]
     if not known:
         return ""
     last = min(known, key=lambda one: one.bytes_done / one.bytes_total)

@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Fetcher:
     folder: Path
     patience: Patience = QUICK
     token_file: Path | None = None
+    troubles: list[str] = field(default_factory=list)
 
     def order(self, commit: str, repository: str = REPO, **options: Any) -> FetchOrder:
         return parse_order(f"hf://{repository}", commit, self.folder, **options)
@@ -57,6 +58,7 @@ class Fetcher:
             endpoint=self.server.endpoint,
             patience=self.patience,
             token_file=self.token_file,
+            tell_trouble=self.troubles.append,
         )
 
     def __call__(self, commit: str, repository: str = REPO, **options: Any) -> Manifest:

@@ -172,6 +172,8 @@ def test_hub_that_comes_back_is_waited_for(store: HubStore, fetcher: Fetcher, we
     with weather_for(store, weather, 0.5):
         fetcher(commit)
     assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+    assert any("the hub answers 50" in trouble for trouble in fetcher.troubles)
+    assert fetcher.troubles[-1] == "", "it is over, and nobody says so"
 
 
 def test_hub_that_is_not_there_is_waited_for_until_it_is(store: HubStore, fetcher: Fetcher) -> None:

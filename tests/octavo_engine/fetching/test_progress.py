@@ -81,6 +81,7 @@ def test_progress_is_served_while_the_block_runs(port: int) -> None:
             "files_done": 0,
             "files_total": 0,
             "file": "",
+            "trouble": "",
         }
         progress.begin("fetched", lambda: HALF)
         assert ask(port)["bytes_done"] == 512
@@ -115,7 +116,7 @@ def test_progress_grows_while_the_command_fetches_and_while_another_waits(
     store: HubStore, hub_server: ModelHub, tmp_path: Path, port: int
 ) -> None:
     commit = store.add_commit(REPO, {**FILES, "model.safetensors": b"w" * 24_000_000}, message="one")
-    store.set_weather(Weather(bytes_per_second=8_000_000))
+    store.set_weather(Weather(bytes_per_second=2_000_000))  # slower than a process starts
     folder = tmp_path / "cache" / commit
     worker = start_fetch(hub_server, folder, commit)
     while not (folder / contract.MANIFEST_FILE).exists():

@@ -28,6 +28,14 @@ def test_slowest_pod_is_told() -> None:
     assert describe_fetch([]) == describe_fetch([reading(0, 0)]) == ""
 
 
+def test_what_a_pod_waits_for_is_told_also_before_it_knows_how_much_there_is() -> None:
+    waits = FetchReading(bytes_done=0, bytes_total=0, trouble="the hub answers 503")
+    assert describe_fetch([waits]) == "the hub answers 503"
+    assert (
+        describe_fetch([reading(1.2), waits]) == "fetching 1.20 GiB of 16.40 GiB (7 %); the hub answers 503"
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -49,6 +57,10 @@ def test_nonsense_is_no_reading(text: str) -> None:
 def test_reading_is_taken_as_the_fetch_container_writes_it() -> None:
     text = '{"bytes_done": 1, "bytes_total": 2, "files_done": 0, "files_total": 3, "file": "a"}'
     assert parse_reading(text) == FetchReading(bytes_done=1, bytes_total=2)
+    text = '{"bytes_done": 0, "bytes_total": 2, "trouble": "' + "x" * 10_000 + '"}'
+    read = parse_reading(text)
+    assert read is not None
+    assert read.trouble == "x" * 300
 
 
 def test_only_pods_that_fetch_now_are_asked() -> None:
