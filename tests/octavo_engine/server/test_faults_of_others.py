@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from octavo import engine_contract as contract
 from octavo_engine.memory import MIB, resident_bytes
@@ -176,6 +177,28 @@ def test_penalty_is_of_its_own_request_in_both_orders(server: RunningServer) -> 
             time.sleep(0.01)  # some steps apart
             second = pool.submit(text_of, server, **bodies[order[1]])
             assert [first.result(), second.result()] == [alone[index] for index in order]
+
+
+# Numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "status"), [("auto", 200), ("float16", 500)])
+def test_overflow_is_an_error_and_never_a_text(tmp_path: Path, dtype: str, status: int) -> None:
+    folder = write_tiny_model(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    for name in ("gate_proj", "up_proj"):
+        weights[f"model.layers.0.mlp.{name}.weight"] *= 5000.0  # beyond 65504, the most that float16 holds
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with tiny_server(folder, dtype=dtype) as server:
+        assert server.http.get("/version").json()["dtype"] == ("bfloat16" if dtype == "auto" else dtype)
+        answer = server.complete(max_tokens=8, ignore_eos=True)
+        assert answer.status_code == status
+        failed = status == 500
+        assert server.metric(contract.REQUESTS_FINISHED, reason="error") == failed
+        if failed:
+            assert "not finite" in answer.json()["error"]["message"]
+            assert server.events(max_tokens=8)[-2]["error"]["message"]
+        assert server.http.get("/health").status_code == 200
 
 
 # The thread ------------------------------------------------------------------------------------
