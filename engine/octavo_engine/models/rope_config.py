@@ -58,10 +58,13 @@ def parse_rope(config: Mapping[str, object], *, head_dim: int, layer_kind: str) 
     if kind not in KINDS:
         raise UnsupportedModel(f"rope_scaling: type {kind!r} is not one of {', '.join(KINDS)}")
     partial = stated.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    rotary_dim = int(head_dim * _number(partial, 1.0, "partial_rotary_factor"))
+    if rotary_dim % 2:
+        raise UnsupportedModel(f"partial_rotary_factor: {rotary_dim} of {head_dim} dimensions make no pairs")
     return RopeConfig(
         kind=kind,
         theta=_theta(config, stated, layer_kind),
-        rotary_dim=int(head_dim * _number(partial, 1.0, "partial_rotary_factor")),
+        rotary_dim=rotary_dim,
         max_position_embeddings=int(
             _number(config.get("max_position_embeddings"), 0, "max_position_embeddings")
         ),
