@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from octavo.dtypes import parse_model_dtype
+from octavo.errors import InvalidConfig
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.models.config_fields import ConfigFields
-from octavo_engine.models.family import FAMILIES, FamilySwitches
+from octavo_engine.models.family import FAMILIES, FamilySwitches, with_class_defaults
 from octavo_engine.models.latent_config import LatentConfig, latent_attention_scale, parse_latent
 from octavo_engine.models.layer_config import LayerConfig, parse_layers
 from octavo_engine.models.nested_text import text_config
@@ -81,7 +83,8 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
     if family is None:
         known = ", ".join(sorted(FAMILIES))
         raise UnsupportedModel(f"model_type: {model_type!r} is not one of {known}")
-    fields = ConfigFields(config)
+    _require_as_trained(config)
+    fields = ConfigFields(with_class_defaults(config, family))
     num_heads, hidden_size = fields.integer("num_attention_heads"), fields.integer("hidden_size")
     latent = parse_latent(fields) if family.latent else None
     head_dim = latent.rope_dim if latent else fields.integer("head_dim", hidden_size // num_heads)
@@ -94,17 +97,17 @@ def parse_decoder_config(config: Mapping[str, object]) -> DecoderConfig:
         hidden_size=hidden_size,
         intermediate_size=fields.integer(family.dense_size_field),
         num_heads=num_heads,
-        num_kv_heads=fields.integer("num_key_value_heads", num_heads),
+        num_kv_heads=_num_kv_heads(fields, num_heads),
         head_dim=head_dim,
         latent=latent,
         vocab_size=fields.integer("vocab_size"),
         max_position_embeddings=fields.integer("max_position_embeddings"),
         norm_eps=fields.number("rms_norm_eps", 1e-6),
-        activation=_parse_activation(fields, family),
+        activation=_parse_activation(fields),
         qkv_bias=bias if family.qkv_bias is None else family.qkv_bias,
         output_bias=bias if family.qkv_bias is None else False,
         mlp_bias=fields.flag("mlp_bias", default=False),
-        tied_embeddings=fields.flag("tie_word_embeddings", default=family.default_tied),
+        tied_embeddings=fields.flag("tie_word_embeddings", default=False),
         attention_scale=_attention_scale(fields, family, latent, head_dim, layers[0].rope),
         attention_softcap=fields.optional_number("attn_logit_softcapping"),
         turned_norm=family.chunked_windows and fields.flag("use_qk_norm", default=True),
@@ -135,16 +138,35 @@ def _temperature(fields: ConfigFields) -> QueryTemperature | None:
     )
 
 
-def _parse_activation(fields: ConfigFields, family: FamilySwitches) -> Activation:
-    name = fields.config.get("hidden_activation") or fields.config.get("hidden_act")
-    activation = ACTIVATIONS.get(str(name or family.default_activation))
+def _require_as_trained(config: Mapping[str, object]) -> None:
+    """Refuse what would change every number, before anything is read."""
+    for name in ("quantization_config", "compression_config"):
+        quantization = config.get(name)
+        if quantization is not None:
+            method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
+            raise UnsupportedModel(f"{name}: {method!r:.60} is not served; use the unquantized checkpoint")
+    if config.get("use_bidirectional_attention"):
+        raise UnsupportedModel("use_bidirectional_attention: such a model generates no text")
+
+
+def _num_kv_heads(fields: ConfigFields, num_heads: int) -> int:
+    num_kv_heads = fields.integer("num_key_value_heads", num_heads)
+    if num_heads % num_kv_heads:
+        raise UnsupportedModel(f"num_key_value_heads: {num_kv_heads} do not divide {num_heads} query heads")
+    return num_kv_heads
+
+
+def _parse_activation(fields: ConfigFields) -> Activation:
+    name = fields.config.get("hidden_activation") or fields.config.get("hidden_act") or "silu"
+    activation = ACTIVATIONS.get(str(name))
     if activation is None:
         raise UnsupportedModel(f"hidden_act: {name!r} is not one of {', '.join(ACTIVATIONS)}")
     return activation
 
 
 def _parse_dtype(config: Mapping[str, object]) -> str:
-    stated = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
-    if stated not in ("bfloat16", "float16", "float32"):
-        raise UnsupportedModel(f"dtype: {stated!r} is not one of bfloat16, float16, float32")
-    return stated
+    """As the plan reads it, too."""
+    try:
+        return parse_model_dtype(config.get("dtype") or config.get("torch_dtype")) or "bfloat16"
+    except InvalidConfig as error:
+        raise UnsupportedModel(str(error)) from error

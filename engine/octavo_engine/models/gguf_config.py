@@ -65,7 +65,11 @@ def read_gguf_config(file: GGUFFile) -> dict[str, object]:
     fields = FIELDS | dict(architecture.fields)
     _require_known(file, fields)
     stated = {name: _value(file, field) for field, name in fields.items()}
-    config = dict(architecture.implied) | {k: v for k, v in stated.items() if v is not None}
+    config = (
+        {"rope_theta": 10000.0}
+        | dict(architecture.implied)
+        | {k: v for k, v in stated.items() if v is not None}
+    )
     config |= {
         "model_type": architecture.model_type,
         "rope_scaling": _scaling(file),
@@ -105,9 +109,8 @@ def _require_known(file: GGUFFile, fields: dict[str, str]) -> None:
 def _heads(file: GGUFFile, architecture: GGUFArchitecture) -> dict[str, object]:
     """What follows from a head's width: what of it is rotated, and by what queries are scaled."""
     name = _name(file)
-    per_head = file.integer(f"{name}.embedding_length", 0) // max(
-        1, file.integer(f"{name}.attention.head_count", 1)
-    )
+    num_heads = max(1, file.integer(f"{name}.attention.head_count", 1))
+    per_head = file.integer(f"{name}.embedding_length", 0) // num_heads
     head_dim = file.integer(f"{name}.attention.key_length", per_head)
     rotated = file.integer(f"{name}.rope.dimension_count", head_dim)
     if rotated != head_dim and not architecture.partly_rotated:
@@ -116,6 +119,8 @@ def _heads(file: GGUFFile, architecture: GGUFArchitecture) -> dict[str, object]:
         raise UnsupportedModel(f"{name}.attention.value_length: not the {head_dim} of keys")
     wide = file.integer(f"{name}.block_count", 0) == architecture.wide_heads_from_layer_count
     return {
+        "head_dim": head_dim,
+        "num_key_value_heads": file.integer(f"{name}.attention.head_count_kv", num_heads),
         "partial_rotary_factor": rotated / max(1, head_dim),
         "query_pre_attn_scalar": per_head if wide else head_dim,
     }

@@ -21,6 +21,7 @@ from octavo_engine.errors import ModelFileError
 
 INDEX_FILE: Final = "model.safetensors.index.json"
 SINGLE_FILE: Final = "model.safetensors"
+SERVED_AS_STORED: Final = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
 class _Slice(Protocol):
@@ -78,9 +79,12 @@ class WeightFiles:
         """One tensor, as stored; its shape must be the one that the configuration implies."""
         stored = require_shape(self.tensors, name, shape, where=", ".join(path.name for path in self._open))
         try:
-            return self._open[stored.path].get_tensor(name)
+            tensor = self._open[stored.path].get_tensor(name)
         except SafetensorError as error:
             raise ModelFileError(f"{stored.path.name}: cannot read tensor {name}: {error}") from error
+        if tensor.dtype not in SERVED_AS_STORED:
+            raise ModelFileError(f"tensor {name} in {stored.path.name}: is quantized to {tensor.dtype}")
+        return tensor
 
 
 def require_shape(
@@ -106,8 +110,13 @@ def _weight_paths(model_dir: Path) -> list[Path]:
         paths = [model_dir / SINGLE_FILE]
     for path in paths:
         if not path.exists():
-            raise ModelFileError(f"{path.name}: missing from {model_dir}")
+            pickled = "; its pickled weights can run code and are not read" if _is_pickled(model_dir) else ""
+            raise ModelFileError(f"{path.name}: missing from {model_dir}{pickled}")
     return paths
+
+
+def _is_pickled(model_dir: Path) -> bool:
+    return any(model_dir.glob("pytorch_model*.bin"))
 
 
 def _weight_map(index: Path) -> dict[str, str]:

@@ -45,6 +45,34 @@ def test_both_spellings_of_the_type_are_read(name: str) -> None:
     assert parse_decoder_config({**BASE, name: "bfloat16"}).dtype == "bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("stated", "read"), [("half", "float16"), ("torch.float32", "float32"), (None, "bfloat16")]
+)
+def test_type_is_read_as_the_plan_reads_it(stated: str | None, read: str) -> None:
+    assert parse_decoder_config({**BASE, "torch_dtype": stated}).dtype == read
+
+
+def test_smollm3_leaves_positions_out_of_every_fourth_layer_unless_it_lists_others() -> None:
+    def turned(**changes: object) -> list[bool]:
+        config = parse_decoder_config({**BASE, "model_type": "smollm3", **changes})
+        return [layer.rope is not None for layer in config.layers]
+
+    assert turned() == [True, True, True, False]
+    assert turned(no_rope_layer_interval=2) == [True, False, True, False]
+    assert turned(no_rope_layers=[0, 1, 1, 1]) == [False, True, True, True]
+
+
+def test_llama4_has_chunks_where_it_has_positions_and_experts_where_it_says() -> None:
+    llama4 = {"model_type": "llama4_text", "num_key_value_heads": 2}
+    base = {**BASE, **llama4, "attention_chunk_size": 32, "no_rope_layers": []}
+    config = parse_decoder_config({**base, "interleave_moe_layer_step": 2})
+    assert [layer.window for layer in config.layers] == [32, 32, 32, None]
+    assert [layer.experts is None for layer in config.layers] == [True, False, True, False]
+    listed = parse_decoder_config({**base, "moe_layers": [0], "attention_chunk_size": None})
+    assert [layer.window for layer in listed.layers] == [None] * 4
+    assert [layer.experts is None for layer in listed.layers] == [False, True, True, True]
+
+
 @pytest.mark.parametrize("name", ["type", "rope_type"])
 def test_both_spellings_of_the_scaling_kind_mean_the_same(name: str) -> None:
     rope = rope_of(rope_scaling={name: "linear", "factor": 4.0}, rope_theta=500.0)
@@ -120,6 +148,11 @@ def test_gemma3_turns_its_window_layers_by_another_base() -> None:
         ({"layer_types": ["chunked_attention"] * 4}, "chunked_attention"),
         ({"dtype": "float8"}, "float8"),
         ({"model_type": None}, "model_type"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads: 3 do not divide 4"),
+        ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "use_bidirectional_attention"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config: 'gptq'"),
+        ({"model_type": "smollm3", "no_rope_layers": [1, 1]}, "no_rope_layers: 2 entries for 4"),
+        ({"model_type": "llama4_text", "layer_types": ["sliding_attention"] * 4}, "sliding_attention"),
     ],
 )
 def test_field_that_cannot_be_served_is_refused_by_name(changes: dict[str, object], named: str) -> None:

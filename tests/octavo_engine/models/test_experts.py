@@ -64,11 +64,11 @@ def test_experts_of_another_number_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"model_type": "mixtral", "num_experts_per_tok": 2}, "num_local_experts: missing"),
-        ({"model_type": "mixtral", "num_local_experts": 4}, "num_experts_per_tok: missing"),
+        ({"model_type": "mixtral", "num_local_experts": None}, "num_local_experts: missing"),
+        ({"model_type": "mixtral", "num_experts_per_tok": None}, "num_experts_per_tok: missing"),
         ({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5}, "5 of 4"),
         (
-            {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2},
+            {"model_type": "qwen3_moe", "num_experts": 16, "moe_intermediate_size": None},
             "moe_intermediate_size: missing",
         ),
     ],

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from octavo_engine.llm_engine import LLMEngine
 from tests.octavo_engine.oracle import (
     count_near_ties,
     generate,
@@ -15,7 +17,9 @@ from tests.octavo_engine.oracle import (
     oracle_greedy,
     random_prompts,
     request,
+    run_until_idle,
     save_tiny_model,
+    tokens_of,
 )
 
 LLAMA3_ROPE = {
@@ -148,8 +152,25 @@ CASES = [
         id="gemma2",
     ),
     pytest.param(
+        "Gemma2Config",
+        {
+            "head_dim": 16,
+            "sliding_window": 20,
+            "query_pre_attn_scalar": 16,
+            "attn_logit_softcapping": 4.0,
+            "final_logit_softcapping": 5.0,
+        },
+        id="gemma2 with caps that are reached",
+    ),
+    pytest.param(
         "Gemma3TextConfig",
-        {"head_dim": 16, "sliding_window": 20, "query_pre_attn_scalar": 32, "num_hidden_layers": 8},
+        {
+            "head_dim": 16,
+            "sliding_window": 20,
+            "query_pre_attn_scalar": 32,
+            "num_hidden_layers": 8,
+            "final_logit_softcapping": 5.0,
+        },
         id="gemma3",
     ),
 ]
@@ -171,6 +192,32 @@ def test_family_generates_what_transformers_generates(
             near_ties += count_near_ties(oracle, prompt, output)
     assert near_ties == 0
     assert len(set(map(tuple, outputs))) > 1, "a model that always says the same proves nothing"
+    assert_same_logprobs(oracle, engine, list(prompts[-1]))
     assert generate(engine, requests, preempting=True) == outputs
     assert engine.stats().preemptions > 20 and engine.stats().cached_prompt_tokens > 0
     engine.check_integrity()
+
+
+def assert_same_logprobs(oracle: Any, engine: LLMEngine, prompt: list[int]) -> None:
+    """What comes of the scores after the choice of the first (caps on them) shows here only."""
+    (events,) = run_until_idle(engine, [request("scored", prompt, 8, logprobs=0)]).values()
+    output = tokens_of(events)
+    with torch.no_grad():
+        scores = oracle(torch.tensor([[*prompt, *output]])).logits[0, len(prompt) - 1 : -1].float()
+    expected = torch.log_softmax(scores, dim=-1)[range(len(output)), output]
+    found = [drawn.logprob for event in events for drawn in event.logprobs]
+    torch.testing.assert_close(torch.tensor(found), expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("config_class", "changes"), CASES)
+def test_family_runs_in_sixteen_bits_and_agrees_mostly(
+    tmp_path: Path, config_class: str, changes: dict[str, Any], dtype: str
+) -> None:
+    model_dir = save_tiny_model(tmp_path, config_class, **changes)
+    requests = [request(str(index), prompt, 4) for index, prompt in enumerate(random_prompts(6))]
+    exact = generate(load_engine(model_dir), requests)
+    engine = load_engine(model_dir, dtype=dtype)
+    rounded = generate(engine, requests)
+    assert (engine.facts.dtype, engine.facts.kv_dtype) == (dtype, dtype)
+    assert sum(one[0] == other[0] for one, other in zip(exact, rounded, strict=True)) >= 4

@@ -179,7 +179,6 @@ def test_folder_with_one_file_is_that_file_and_with_several_asks_which(
 @pytest.mark.parametrize(
     ("metadata", "named"),
     [
-        ({"llama.expert_count": 8}, "num_experts_per_tok: missing"),
         ({"llama.logit_scale": 2}, "llama.logit_scale: 2"),
         ({"llama.rope.dimension_count": 8}, "llama.rope.dimension_count: 8"),
         ({"llama.rope.scaling.type": "spiral"}, "spiral"),

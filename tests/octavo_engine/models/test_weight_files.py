@@ -120,6 +120,24 @@ def test_missing_files_are_named(tmp_path: Path, whole: Path) -> None:
         load_engine(tmp_path)
 
 
+def test_pickled_weights_are_named_where_there_are_no_others(tmp_path: Path, whole: Path) -> None:
+    shutil.copy(whole / "config.json", tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ModelFileError, match=r"model\.safetensors: missing.*pickled"):
+        load_engine(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int8])
+def test_quantized_tensor_is_refused_and_not_taken_for_numbers(
+    whole: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    directory = tmp_path / "m"
+    shutil.copytree(whole, directory)
+    rewrite(directory, SINGLE_FILE, lambda tensors: tensors.update({TENSOR: tensors[TENSOR].to(dtype)}))
+    with pytest.raises(ModelFileError, match=rf"{TENSOR}.*quantized to {dtype}"):
+        load_engine(directory)
+
+
 def test_unknown_model_type_is_refused_with_those_that_are_known(whole: Path, tmp_path: Path) -> None:
     config = json.loads((whole / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "mamba"}))
