@@ -291,3 +291,30 @@ def test_revert_in_mid_exchange_deletes_no_pod_of_what_serves(stage: Stage) -> N
     stage.wait_condition("Ready", "True")
     assert len(stage.pods(first)) == 3
     assert serving_commit(stage) == first
+
+
+def test_canary_with_a_route_divides_the_requests_exactly(gateway_definitions: object, stage: Stage) -> None:
+    first, second = stage.add_commit("first"), stage.add_commit("second")
+    steps = [{"weightPercent": 7, "durationSeconds": 4}]
+    changes: dict[str, Any] = {
+        "rollout": {"strategy": "Canary", "canarySteps": steps},
+        "routing": {"httpRoute": {"parentRefs": [{"name": "public"}]}},
+    }
+    stage.serve(first, model=at(first), **changes)
+    old = status(stage)["currentRevision"]
+
+    stage.apply(model=at(second), **changes)
+    stage.make_ready(stage.wait_pods(second))
+    new = status(stage)["updateRevision"]
+
+    def weights() -> dict[str, int]:
+        (route,) = stage.list("httproutes")
+        return {one["name"]: one["weight"] for one in route["spec"]["rules"][0]["backendRefs"]}
+
+    wait_for(lambda: weights() == {f"tiny-{old}": 93, f"tiny-{new}": 7}, "the share on the route")
+    assert selector(stage)[LABEL_REVISION] == old
+    assert status(stage)["rollout"]["canaryWeightPercent"] == 7
+    wait_for(lambda: weights() == {f"tiny-{new}": 100}, "all of the requests")
+    stage.wait_condition("Ready", "True")
+    assert serving_commit(stage) == second
+    stage.wait_pods(first, 0)

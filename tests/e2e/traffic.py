@@ -1,0 +1,132 @@
+"""Clients that never stop and never try again: streaming and not, on kept-alive and on fresh connections."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.demo.chat import Connect, RequestFailed, parse_events
+
+PATH = "/v1/chat/completions"
+KINDS = [(stream, kept) for stream in (False, True) for kept in (False, True)]
+PAUSE_SECONDS = 0.2
+"""Between two requests of one client: two small engines share two cores."""
+
+
+@dataclass(slots=True, kw_only=True)
+class NeverStopping:
+    """One client."""
+
+    connect: Connect
+    model: str
+    stream: bool
+    kept: bool
+    answered: list[tuple[float, str]] = field(default_factory=list)
+    """When each answer ended, and who gave it."""
+    failures: list[str] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="never-stopping", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def join(self) -> None:
+        assert self._thread is not None
+        self._thread.join(timeout=180)
+
+    def _run(self) -> None:
+        connection: http.client.HTTPConnection | None = None
+        while not self._stopping.is_set():
+            connection = connection or self.connect()
+            try:
+                fingerprint = self._ask(connection)
+                self.answered.append((time.monotonic(), fingerprint))
+            except (RequestFailed, OSError, http.client.HTTPException, ValueError, KeyError) as failed:
+                words = f"{time.strftime('%H:%M:%S')} stream={self.stream} kept={self.kept}"
+                self.failures.append(f"{words}: {type(failed).__name__} {failed}")
+                connection.close()
+                connection = None
+            if connection is not None and (not self.kept or connection.sock is None):
+                connection.close()
+                connection = None
+            self._stopping.wait(PAUSE_SECONDS)
+        if connection is not None:
+            connection.close()
+
+    def _ask(self, connection: http.client.HTTPConnection) -> str:
+        messages = [{"role": "user", "content": "Say hello."}]
+        body = {"model": self.model, "messages": messages, "max_tokens": 4, "temperature": 0}
+        headers = {"Content-Type": "application/json"}
+        if not self.kept:
+            headers["Connection"] = "close"
+        connection.request("POST", PATH, json.dumps({**body, "stream": self.stream}), headers)
+        response = connection.getresponse()
+        if response.status != 200:
+            raise RequestFailed(f"{response.status} {response.read().decode(errors='replace')[:300]}")
+        return read_stream(response) if self.stream else read_whole(response)
+
+
+def read_whole(response: http.client.HTTPResponse) -> str:
+    answer: dict[str, Any] = json.loads(response.read())
+    if answer["choices"][0]["finish_reason"] not in ("stop", "length"):
+        raise RequestFailed(f"ended by {answer['choices'][0]['finish_reason']}")
+    return str(answer["system_fingerprint"])
+
+
+def read_stream(response: http.client.HTTPResponse) -> str:
+    """To the very end: a stream without a reason to end, or without [DONE], was cut off."""
+    chunks = list(parse_events(response))
+    response.read()
+    if not any(chunk.finish_reason in ("stop", "length") for chunk in chunks):
+        raise RequestFailed(f"cut off after {len(chunks)} chunks")
+    return next(chunk.fingerprint for chunk in chunks if chunk.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """All kinds of clients at once."""
+
+    clients: tuple[NeverStopping, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        return [failure for client in self.clients for failure in client.failures]
+
+    def since(self, moment: float) -> list[str]:
+        """Who answered after a moment, in order."""
+        answers = sorted(answer for client in self.clients for answer in client.answered)
+        return [fingerprint for when, fingerprint in answers if when >= moment]
+
+    def await_answers(self, seconds: float = 60.0) -> None:
+        """Until each client has had one more answer."""
+        before = [len(client.answered) for client in self.clients]
+        deadline = time.monotonic() + seconds
+        while any(len(one.answered) <= had for one, had in zip(self.clients, before, strict=True)):
+            assert time.monotonic() < deadline, f"a client has no answer; failures: {self.failures}"
+            time.sleep(0.2)
+
+
+@contextmanager
+def traffic_on(connect: Connect, model: str) -> Iterator[Traffic]:
+    clients = tuple(
+        NeverStopping(connect=connect, model=model, stream=stream, kept=kept) for stream, kept in KINDS
+    )
+    for client in clients:
+        client.start()
+    try:
+        yield Traffic(clients)
+    finally:
+        for client in clients:
+            client.stop()
+        for client in clients:
+            client.join()
