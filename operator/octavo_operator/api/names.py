@@ -51,6 +51,9 @@ ANNOTATION_ROLLOUT: Final = f"{GROUP}/rollout"
 ANNOTATION_SERVING: Final = f"{GROUP}/serving"
 """On the Service: the revision that serves, also while two share the requests."""
 
+ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+"""On a pod, Kubernetes' own: a ReplicaSet gives up the pods with the least cost first."""
+
 SHORT_REVISION_LENGTH: Final = 12
 """Hexadecimal digits of a commit that a person is shown."""
 
@@ -72,6 +75,11 @@ def pins_name(service: str) -> str:
 def resolver_name(service: str, question: str) -> str:
     """Name of the pod that looks up what the operator may not see."""
     return checked_name(f"{service}-resolve-{question}")
+
+
+def scaling_memory_name(service: str) -> str:
+    """Name of the ConfigMap in which the planner's memory outlives the operator."""
+    return checked_name(f"{service}-scaling")
 
 
 def checked_name(name: str) -> str:

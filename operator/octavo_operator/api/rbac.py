@@ -1,7 +1,8 @@
 """Exactly what the operator may do; the chart's role is generated from here.
 
 No access to Secrets, none to nodes. Of pods the operator makes and deletes only resolvers: Deployments own
-the others. Rights on kinds that a cluster does not have are without effect.
+the others, and the one thing written to those is the annotation that tells a ReplicaSet which to give up
+first. Rights on kinds that a cluster does not have are without effect.
 """
 
 from __future__ import annotations
@@ -31,6 +32,6 @@ def build_rules() -> list[dict[str, Any]]:
         rule("networking.k8s.io", ("networkpolicies",), (*READ, *WRITE)),
         rule("gateway.networking.k8s.io", ("httproutes",), (*READ, *WRITE)),
         rule("inference.networking.k8s.io", ("inferencepools",), (*READ, *WRITE)),
-        rule("", ("pods",), ("list", "watch", "create", "delete")),
+        rule("", ("pods",), ("list", "watch", "create", "patch", "delete")),
         rule("", ("events",), ("create",)),
     ]

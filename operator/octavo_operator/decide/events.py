@@ -10,6 +10,7 @@ from typing import Literal
 
 from octavo_operator.api.status import Condition, InferenceServiceStatus
 from octavo_operator.decide.conditions import READY
+from octavo_operator.decide.scaling.report import RECOMMENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,8 @@ def _commit_of(status: InferenceServiceStatus) -> tuple[str, str] | None:
 def _scaling(before: InferenceServiceStatus, after: InferenceServiceStatus) -> EventDraft | None:
     old, new = before.autoscaling, after.autoscaling
     if old is None or new is None or old.desired_replicas == new.desired_replicas:
+        return None
+    if new.reason == RECOMMENDED:
         return None
     message = f"From {old.desired_replicas} to {new.desired_replicas}. {new.message}"
     return EventDraft(type="Normal", reason="Scaled", message=message)

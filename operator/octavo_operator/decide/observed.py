@@ -59,6 +59,12 @@ class PodView:
     revision: str
     address: str
     ready: bool
+    created_at: float
+    """Seconds since the epoch."""
+    ready_at: float | None
+    """When it became ready, or was last again; None while it is not."""
+    deletion_cost: str
+    """As its annotation says, or empty: which pods a ReplicaSet gives up first."""
     terminating: bool
     phase: str
     unschedulable: str
@@ -108,11 +114,16 @@ def parse_pod(body: Mapping[str, Any]) -> PodView:
     conditions = {one["type"]: one for one in status.get("conditions", ())}
     scheduled = conditions.get("PodScheduled", {})
     unschedulable = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+    ready = conditions.get("Ready", {})
+    is_ready = ready.get("status") == "True"
     return PodView(
         name=metadata["name"],
         revision=metadata.get("labels", {}).get(names.LABEL_REVISION, ""),
         address=status.get("podIP", ""),
-        ready=conditions.get("Ready", {}).get("status") == "True",
+        ready=is_ready,
+        created_at=parse_time(metadata.get("creationTimestamp")) or 0.0,
+        ready_at=parse_time(ready.get("lastTransitionTime")) if is_ready else None,
+        deletion_cost=metadata.get("annotations", {}).get(names.ANNOTATION_DELETION_COST, ""),
         terminating="deletionTimestamp" in metadata,
         phase=status.get("phase", "Pending"),
         unschedulable=scheduled.get("message", "no node fits") if unschedulable else "",

@@ -9,10 +9,8 @@ from octavo import engine_contract as contract
 from octavo_operator.api import names
 from octavo_operator.api.status import (
     MAX_FAILURE_LENGTH,
-    MAX_MESSAGE_LENGTH,
     MAX_NOTES,
     Address,
-    AutoscalingStatus,
     InferenceServiceStatus,
     LastFailure,
     LastKnownGood,
@@ -43,6 +41,8 @@ from octavo_operator.decide.rollout_conditions import (
     rollout_status,
 )
 from octavo_operator.decide.scaling import ScalingDecision
+from octavo_operator.decide.scaling.findings import judge_scaling
+from octavo_operator.decide.scaling.report import autoscaling_status
 from octavo_operator.decide.surroundings import find_missing_kind
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
@@ -72,6 +72,7 @@ def build_status(world: World, decisions: Decisions, *, now: datetime) -> Infere
                 *judge_rollout(world, rollout),
                 *judge_words(world, target.pin),
                 *judge_engine_image(world, target),
+                *judge_scaling(decisions.scaling, world.spec.autoscaling),
             ),
             world.status.conditions,
             generation=world.generation,
@@ -188,17 +189,6 @@ def view_serving(world: World, decisions: Decisions) -> ServingView:
 def selector_text(service: str, revision: str, *, shared: bool) -> str:
     selector = names.shared_selector(service) if shared else names.pod_selector(service, revision)
     return ",".join(f"{key}={value}" for key, value in selector.items())
-
-
-def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | None) -> AutoscalingStatus:
-    """The old words while the decision is the same: status is not written for every request that comes."""
-    if before and (before.desired_replicas, before.reason) == (decision.replicas, decision.reason):
-        return before
-    return AutoscalingStatus(
-        desired_replicas=decision.replicas,
-        reason=decision.reason,
-        message=storable(decision.message, MAX_MESSAGE_LENGTH),
-    )
 
 
 def last_failure(

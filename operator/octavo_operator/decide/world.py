@@ -29,6 +29,7 @@ from octavo_operator.desired.learned import Learned, parse_annotations
 from octavo_operator.desired.metadata import Owner
 from octavo_operator.desired.pins import PINS_KEY, Pin, parse_pins
 from octavo_operator.desired.revision import Revision, parse_revision_data
+from octavo_operator.desired.scaling_memory import MEMORY_KEY
 
 Body = Mapping[str, Any]
 
@@ -80,6 +81,8 @@ class World:
     """The revision that the Service belongs to, or last did if somebody meddled with it."""
     shared: bool = False
     """The Service selects the pods of all revisions."""
+    scaling_memory: str = ""
+    """What the planner wrote down of this service, as text; empty where nothing is."""
     engine_reported_blocks: int | None = None
     """KV blocks that an engine of the planned revision measured room for; None while none is known."""
     resolvers: tuple[ResolverView, ...] = ()
@@ -125,6 +128,7 @@ def parse_world(body: Body, children: Children) -> World:
         deployments={view.revision: view for view in map(parse_deployment, _staying(children.deployments))},
         pods=tuple(parse_pod(pod) for pod in children.pods if not is_resolver(pod)),
         resolvers=_parse_resolvers(owner, children.pods),
+        scaling_memory=_find_scaling_memory(owner, children.config_maps),
         selected=_find_selected(owner, children.services, revisions, status),
         surroundings=tuple(parse_placed(kind, body) for kind, body in children.surroundings),
         shared=any(_is_shared(body) for body in _main_services(owner, children.services)),
@@ -165,6 +169,12 @@ def _parse_pins(owner: Owner, config_maps: Iterable[Body]) -> tuple[Pin, ...]:
         if body["metadata"]["name"] == name:
             return parse_pins(body.get("data", {}).get(PINS_KEY, "[]"), name=name)
     return ()
+
+
+def _find_scaling_memory(owner: Owner, config_maps: Iterable[Body]) -> str:
+    name = names.scaling_memory_name(owner.name)
+    found = (body for body in config_maps if body["metadata"]["name"] == name)
+    return next((str(body.get("data", {}).get(MEMORY_KEY, "")) for body in found), "")
 
 
 def _parse_revisions(bodies: Iterable[Body]) -> dict[str, StoredRevision]:

@@ -33,6 +33,7 @@ from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.resync import Resync
+from octavo_operator.shell.scaling_memory import MemoryWriter
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import Settings, read_settings
@@ -48,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    kube, scraper, meters, cache = await connect(), Scraper(), Meters(), Cache()
+    kube, meters, cache = await connect(), Meters(), Cache()
+    scraper = Scraper(clock=time.time)
     served = ServedKinds(kube)
     hub, progress = Hub(settings.hub_endpoint), FetchProgress()
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
@@ -56,13 +58,15 @@ async def run(settings: Settings) -> None:
     resolver_pods = ResolverPods(kube=kube, cache=cache, meters=meters)
     lookup = Lookup(settings, hub, Manifests(hub), resolver_pods, upstream)
     gatekeeper = build_gatekeeper(kube, queue)
+    memory = MemoryWriter(kube=kube, cache=cache, meters=meters)
+    autoscaler = Autoscaler(scraper=scraper, memory=memory, queue=queue, clock=time.time)
     reconciler = Reconciler(
         kube=kube,
         cache=cache,
         served=served,
         targets=Targets(settings, lookup, draw_jitter=random.random),
         upstream=upstream,
-        autoscaler=Autoscaler(scraper),
+        autoscaler=autoscaler,
         reports=EngineReports(scraper),
         progress=progress,
         gatekeeper=gatekeeper,
@@ -71,7 +75,7 @@ async def run(settings: Settings) -> None:
     )
     workers = Workers(queue, reconciler, meters)
     show_sizes(meters, queue, cache, upstream)
-    meters.serve(settings.metrics_address)
+    meters.serve(settings.metrics_address, autoscaler.published)
     namespace = settings.watch_namespace
     resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
     optional = OptionalWatch(kube=kube, cache=cache, queue=queue, served=served, namespace=namespace)
@@ -90,6 +94,7 @@ async def run(settings: Settings) -> None:
             task.cancel()
         await workers.stop()
         await gatekeeper.close()
+        await autoscaler.close()
         await scraper.close()
         await progress.close()
         await hub.close()
@@ -97,6 +102,12 @@ async def run(settings: Settings) -> None:
 
     kopf.on.startup(registry=registry)(start)
     kopf.on.cleanup(registry=registry)(stop)
+    await run_kopf(registry, settings)
+
+
+async def run_kopf(registry: kopf.OperatorRegistry, settings: Settings) -> None:
+    """Until the process is told to end."""
+    namespace = settings.watch_namespace
     await kopf.operator(
         registry=registry,
         settings=build_kopf_settings(),

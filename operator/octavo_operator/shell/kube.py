@@ -123,6 +123,18 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._request("PATCH", path, body=manifest, query=query, content_type=MERGE_CONTENT_TYPE)
 
+    async def annotate(self, kind: Kind, namespace: str, name: str, annotations: dict[str, str]) -> None:
+        """Some annotations of an object that is not ours; that it is gone already is as good."""
+        body = {"metadata": {"annotations": annotations}}
+        query = {"fieldManager": names.FIELD_MANAGER}
+        try:
+            await self._request(
+                "PATCH", kind.path(namespace, name), body=body, query=query, content_type=MERGE_CONTENT_TYPE
+            )
+        except ApiRefused as refused:
+            if refused.status != 404:
+                raise
+
     async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> list[Body]:
         """Bodies without spec and status; of all namespaces if none is named."""
         query = {"labelSelector": selector} if selector else {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app, start_http_server
+
+from octavo_operator.shell.scaling_page import Published, ScalingCollector, with_recommendations
 
 
 class Meters:
@@ -26,6 +28,9 @@ class Meters:
         """A gauge that is read when it is asked for."""
         Gauge(name, text, registry=self.registry).set_function(read)
 
-    def serve(self, address: str) -> None:
+    def serve(self, address: str, published: Published) -> None:
+        """The page of metrics, and the recommendations beside it."""
         host, _, port = address.rpartition(":")
-        start_http_server(int(port), addr=host, registry=self.registry)
+        self.registry.register(ScalingCollector(published))
+        server, _ = start_http_server(int(port), addr=host, registry=self.registry)
+        server.set_app(with_recommendations(make_wsgi_app(self.registry), published))

@@ -30,6 +30,7 @@ from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.targets import Targets
 from octavo_operator.shell.upstream import UpstreamWatch
+from octavo_operator.shell.victims import mark_victims
 
 NOT_FOUND: Final = 404
 REFUSED_SECONDS: Final = 30.0
@@ -119,7 +120,7 @@ class Reconciler:
         served = await self._served.names(wanted_kinds(world.spec.routing))
         fetching, look_seconds = await self._progress.read(world, target, now=now.timestamp())
         world = replace(world, engine_reported_blocks=reported, served_kinds=served, fetching=fetching)
-        scaling = await self._autoscaler.decide(world, target, now=now.timestamp())
+        scaling = self._autoscaler.decide(world, target)
         report = await self._gatekeeper.look(world, target, now=now.timestamp())
         world, gates = replace(world, answers=report.answers), report.facts
         wanted = decide_next_state(world, target, scaling, now=now, gates=gates)
@@ -127,6 +128,7 @@ class Reconciler:
         changed = False
         if refusal is None:
             try:
+                await mark_victims(self._kube, world, scaling)
                 changed = await self._act(world.owner, wanted)
             except ChildRefused as refused:
                 refusal = Refusal(reason="ChildRefused", message=str(refused), lasting=False)
@@ -142,7 +144,6 @@ class Reconciler:
             REFUSED_SECONDS if find_missing_kind(world) else None,
             look_seconds,
             report.again_seconds,
-            self._autoscaler.interval_seconds(world.spec),
         ]
         return Pass(
             changed=changed, again_seconds=min((one for one in waits if one is not None), default=None)

@@ -251,10 +251,10 @@ def test_events_are_drafted_once() -> None:
     ]
 
 
-def test_scaling_words_are_kept_while_the_decision_is_the_same() -> None:
+def test_scaling_words_are_kept_until_a_restarted_operator_has_read_the_engines() -> None:
     first = decide(serving(), reason="LoadOnTarget", message="3 running").status
-    again = decide(serving(status=first), reason="LoadOnTarget", message="4 running").status
-    assert again == first
+    again = decide(serving(status=first), reason="MetricsUnread", message="not yet").status
+    assert again.autoscaling == first.autoscaling
 
 
 def test_nothing_is_written_or_deleted_while_suspended() -> None:

@@ -1,32 +1,24 @@
-"""The shell's edges: hub, engines' metrics, cache, environment, logs, Events."""
+"""The shell's edges: hub, cache, environment, logs, Events."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import threading
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
 from octavo_operator.decide.events import EventDraft
-from octavo_operator.decide.scaling import Unknown
-from octavo_operator.decide.scaling.in_flight import Sample
 from octavo_operator.decide.target import Refusal
 from octavo_operator.shell.cache import Cache
 from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, PODS
 from octavo_operator.shell.kube import build_event, read_refusal
 from octavo_operator.shell.logs import JsonFormatter
-from octavo_operator.shell.scrape import Scraper, parse_metrics
 from octavo_operator.shell.settings import read_settings
-from tests.octavo_operator.builders import NOW, OWNER, make_pod
+from tests.octavo_operator.builders import NOW, OWNER
 from tests.octavo_operator.shell.asking import Asker
 from tests.support.model_hub import HubStore, ModelHub, Weather
 
@@ -82,72 +74,6 @@ def test_hub_outage_is_a_refusal_that_may_pass(hub_store: tuple[HubStore, Asker]
     for answer in answers:
         assert isinstance(answer, Refusal)
         assert (answer.reason, answer.lasting) == ("HubUnavailable", False)
-
-
-METRICS = f"""
-# TYPE {contract.NUM_REQUESTS_RUNNING} gauge
-{contract.NUM_REQUESTS_RUNNING}{{model_name="a"}} 3.0
-# TYPE {contract.NUM_REQUESTS_WAITING} gauge
-{contract.NUM_REQUESTS_WAITING}{{model_name="a"}} 2.0
-# TYPE {contract.MAX_SEQUENCES} gauge
-{contract.MAX_SEQUENCES} 8.0
-"""
-
-
-def test_metrics_are_read_by_the_contracts_names() -> None:
-    assert parse_metrics(METRICS) == Sample(running=3, waiting=2, max_sequences=8)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "other 1\n", METRICS.replace("waiting", "waitng")], ids=["empty", "other", "misspelt"]
-)
-def test_missing_metric_makes_the_pod_unknown(text: str) -> None:
-    assert isinstance(parse_metrics(text), Unknown)
-
-
-class Engine(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        if self.headers["Host"].startswith("127.0.0.3"):
-            self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 2**21)
-            return
-        if self.headers["Host"].startswith("127.0.0.2"):
-            time.sleep(10)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(METRICS.encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        pass
-
-
-def test_scraper_reads_all_pods_within_one_time_limit() -> None:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    hung = ThreadingHTTPServer(("127.0.0.2", server.server_port), Engine)
-    endless = ThreadingHTTPServer(("127.0.0.3", server.server_port), Engine)
-    for one in (server, hung, endless):
-        one.daemon_threads = True
-        threading.Thread(target=one.serve_forever, daemon=True).start()
-    pods = [
-        make_pod(name=f"pod-{n}", address=f"127.0.0.{address}") for n, address in enumerate((1, 1, 2, 2, 3))
-    ]
-
-    async def read() -> dict[str, Any]:
-        scraper = Scraper()
-        try:
-            return await scraper.read(pods, server.server_port)
-        finally:
-            await scraper.close()
-
-    started = time.monotonic()
-    readings = asyncio.run(read())
-    took = time.monotonic() - started
-    for one in (server, hung, endless):
-        one.shutdown()
-        one.server_close()
-    answered = {name for name, reading in readings.items() if isinstance(reading, Sample)}
-    assert answered == {"pod-0", "pod-1"}
-    assert "longer than" in readings["pod-4"].reason
-    assert took < 6, "the pods are asked at once, not one after the other"
 
 
 def body(name: str, *, version: int, uid: str = "u", owner: str = OWNER.uid) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def test_count_is_read_from_the_engines_metrics(
         return text
 
     async def read() -> int | None:
-        scraper = Scraper()
+        scraper = Scraper(clock=lambda: 0.0)
         try:
             return await scraper.measured_blocks(make_pod(address="127.0.0.1"), 8000)
         finally:

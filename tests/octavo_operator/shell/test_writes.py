@@ -19,8 +19,10 @@ from octavo_operator.shell.kinds import SERVICES
 from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import ChildRefused, Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
+from octavo_operator.shell.scaling_memory import MemoryWriter
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import read_settings
@@ -64,7 +66,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
     """True if another pass is to follow at once."""
 
     async def run() -> bool:
-        hub, scraper, meters = Hub("http://hub.test"), Scraper(), Meters()
+        hub, scraper, meters = Hub("http://hub.test"), Scraper(clock=lambda: 0.0), Meters()
         settings, upstream = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), make_upstream(hub.resolve)
         pods = ResolverPods(kube=kube, cache=cache, meters=meters)
         lookup = Lookup(settings, hub, Manifests(hub), pods, upstream)
@@ -73,7 +75,12 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             cache=cache,
             targets=Targets(settings, lookup, draw_jitter=lambda: 0.0),
             upstream=upstream,
-            autoscaler=Autoscaler(scraper),
+            autoscaler=Autoscaler(
+                scraper=scraper,
+                memory=MemoryWriter(kube=kube, cache=cache, meters=meters),
+                queue=WorkQueue(draw_jitter=lambda: 0.0),
+                clock=lambda: 0.0,
+            ),
             reports=EngineReports(scraper),
             progress=FetchProgress(),
             served=ServedKinds(kube),

@@ -45,12 +45,13 @@ def read_brakes(
 ) -> tuple[Brakes, PlannerState]:
     """What the last minutes say, and the state after it was acted upon."""
     past = state.live.pressure
-    short = burn_rate(past, objective, now=now, seconds=SHORT_BURN_SECONDS)
-    long = burn_rate(past, objective, now=now, seconds=LONG_BURN_SECONDS)
     brakes = Brakes(
         preempting=is_preempting(past, now=now),
-        burn=short,
-        burning=short is not None and short > MOST_BURN and long is not None and long > MOST_BURN,
+        burn=burn_rate(past, objective, now=now, seconds=SHORT_BURN_SECONDS),
+        burning=all(
+            (burn_rate(past, objective, now=now, seconds=seconds) or 0.0) > MOST_BURN
+            for seconds in (min(SHORT_BURN_SECONDS, _unchanged_seconds(state, view, now)), LONG_BURN_SECONDS)
+        ),
     )
     if brakes.preempting and _is_over(state.relieved_at, CUT_SECONDS, now):
         share = max(LEAST_SHARE, state.memory_share * SHARE_CUT)
@@ -59,6 +60,12 @@ def read_brakes(
         return brakes, state
     reason: Literal["PreemptionBrake", "SLOBurn"] = "PreemptionBrake" if brakes.preempting else "SLOBurn"
     return replace(brakes, adds=reason), state
+
+
+def _unchanged_seconds(state: PlannerState, view: ServiceView, now: float) -> float:
+    """Since the replicas are as many as now: what was missed with fewer says nothing about these."""
+    moments = [pod.ready_at for pod in view.pods if pod.ready_at is not None]
+    return now - max([*moments, state.changed_at or 0.0], default=0.0)
 
 
 def _may_add(state: PlannerState, view: ServiceView, *, now: float) -> bool:

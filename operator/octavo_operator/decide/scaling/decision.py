@@ -54,6 +54,8 @@ class ScalingDecision:
     """None where nothing was computed: a number that spec gives, or no engine that answers yet."""
     victims: tuple[str, ...] = ()
     """Pods to give up, when the number falls."""
+    recommended: int | None = None
+    """Under mode Recommend, the planner's number; `replicas` is spec's."""
     at_maximum: bool = False
     """More would be wanted than spec.autoscaling.maxReplicas."""
     recent: tuple[PastDecision, ...] = ()

@@ -68,9 +68,12 @@ def observe(
             state.live.pressure, measure_pressure(done.values(), objective_of(policy), now=now)
         ),
     )
+    if state.replicas is not None and state.replicas != view.replicas:
+        state = replace(state, changed_at=now)
     state = replace(
         state,
         live=live,
+        replicas=view.replicas,
         seen_at=now,
         traffic=remember_traffic(state.traffic, done.values(), fresh.values(), seconds=seconds),
         learned=_learn_all(state, view, done.values(), now=now),

@@ -172,9 +172,11 @@ def _decide(
         burn=brakes.burn,
     )
     message = explain(choice.replicas, figures, remark=choice.remark, view=view, now=now)
-    if choice.replicas != view.replicas:
+    before = view.replicas if state.decided is None else state.decided
+    if choice.replicas != before:
         past = PastDecision(at=now, replicas=choice.replicas, reason=choice.reason, message=message)
-        state = note_change(state, past, lowered=choice.replicas < view.replicas)
+        state = note_change(state, past, lowered=choice.replicas < before)
+    state = replace(state, decided=choice.replicas)
     if brakes.adds and choice.reason == brakes.adds:
         state = replace(state, braked_at=now)
     decision = ScalingDecision(

@@ -63,8 +63,12 @@ class PlannerState:
     memory_share: float = MEMORY_SHARE
     """η, which the brake lowers for a while."""
     cold_starts: tuple[float, ...] = ()
+    decided: int | None = None
+    """The latest number; None before the first."""
+    replicas: int | None = None
+    """How many there were to be at the latest round: somebody else may set it."""
     changed_at: float | None = None
-    """The latest change of the number of replicas."""
+    """When that last changed."""
     lowered_at: float | None = None
     braked_at: float | None = None
     """When a brake last added a replica."""
@@ -89,7 +93,6 @@ def note_wanted(
 def note_change(state: PlannerState, past: PastDecision, *, lowered: bool) -> PlannerState:
     return replace(
         state,
-        changed_at=past.at,
         lowered_at=past.at if lowered else state.lowered_at,
         recent=(past, *state.recent)[:MAX_RECENT],
     )
@@ -99,4 +102,4 @@ def resumed(state: PlannerState, *, now: float) -> PlannerState:
     """After too long a gap the window of scale-down begins anew."""
     if state.seen_at is None or now - state.seen_at <= LONGEST_GAP_SECONDS:
         return state
-    return replace(state, known_since=None, wanted=())
+    return replace(state, known_since=None, wanted=(), decided=None, replicas=None)
