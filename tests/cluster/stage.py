@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -297,7 +298,11 @@ class Stage:
     def make_ready(self, pods: list[Body]) -> None:
         for pod in pods:
             address = self.engines.start(pod, self.manifest_digest(pod))
-            conditions = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready")]
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            conditions = [
+                {"type": kind, "status": "True", "lastTransitionTime": now}
+                for kind in ("PodScheduled", "Ready")
+            ]
             self.write_pod_status(pod, {"phase": "Running", "podIP": address, "conditions": conditions})
 
     def manifest_digest(self, pod: Body) -> str:

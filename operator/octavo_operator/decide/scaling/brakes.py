@@ -22,6 +22,7 @@ from octavo_operator.decide.scaling.view import ServiceView
 SHARE_CUT: Final = 0.9
 """Of η, at most once a minute."""
 CUT_SECONDS: Final = 60.0
+SETTLE_SECONDS: Final = 60.0
 LEAST_SHARE: Final = 0.3
 MOST_BURN: Final = 1.0
 """Faster than this, and the objective is missed."""
@@ -63,9 +64,12 @@ def read_brakes(
 
 
 def _unchanged_seconds(state: PlannerState, view: ServiceView, now: float) -> float:
-    """Since the replicas are as many as now: what was missed with fewer says nothing about these."""
+    """Since the replicas are as many as now, and have worked off what waited for them.
+
+    What was missed with fewer says nothing about these.
+    """
     moments = [pod.ready_at for pod in view.pods if pod.ready_at is not None]
-    return now - max([*moments, state.changed_at or 0.0], default=0.0)
+    return now - max([*moments, state.changed_at or 0.0]) - SETTLE_SECONDS
 
 
 def _may_add(state: PlannerState, view: ServiceView, *, now: float) -> bool:

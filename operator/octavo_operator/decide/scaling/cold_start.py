@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable
 from typing import Final
 
 from octavo_operator.decide.scaling.view import ScaledPod
@@ -25,18 +25,18 @@ def cold_start_seconds(seen: tuple[float, ...]) -> float:
     return sorted(seen)[math.ceil(COLD_START_QUANTILE * len(seen)) - 1]
 
 
-def note_starting(pods: Iterable[ScaledPod]) -> dict[str, float]:
-    """Pods on their way, with the time of their creation."""
-    return {pod.name: pod.created_at for pod in pods if pod.state in ("starting", "unschedulable", "failing")}
+def note_ready(known: frozenset[str], pods: Iterable[ScaledPod]) -> frozenset[str]:
+    """Pods that have been ready, of those that are still there."""
+    return frozenset(pod.name for pod in pods if pod.state == "ready" or pod.name in known)
 
 
 def measure_cold_starts(
-    seen: tuple[float, ...], starting: Mapping[str, float], pods: Iterable[ScaledPod]
+    seen: tuple[float, ...], known: Container[str], pods: Iterable[ScaledPod]
 ) -> tuple[float, ...]:
-    """Only of pods that were seen on their way: one ready before may have lost and found it again."""
+    """Of pods that were not known to be ready: one that was may since have lost and found it again."""
     new = [
-        min(pod.ready_at - starting[pod.name], MOST_SECONDS)
+        min(max(0.0, pod.ready_at - pod.created_at), MOST_SECONDS)
         for pod in pods
-        if pod.state == "ready" and pod.ready_at is not None and pod.name in starting
+        if pod.state == "ready" and pod.ready_at is not None and pod.name not in known
     ]
-    return (*seen, *(max(0.0, seconds) for seconds in new))[-MAX_SEEN:]
+    return (*seen, *new)[-MAX_SEEN:]

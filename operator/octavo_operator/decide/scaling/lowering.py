@@ -26,10 +26,11 @@ Answer = tuple[int, str, str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowering:
-    """The question: there are so many, fewer are wanted."""
+    """The question: there are so many, fewer may do."""
 
     held: int
     wanted: int
+    """The most that was wanted in the window, now included."""
     window: float
     max_percent: int
 
@@ -49,8 +50,7 @@ def choose_lower(
     reason, remark = _find_block(asked, seen, brakes, view=view, state=state, now=now)
     if reason:
         return asked.held, reason, remark, ()
-    most = max((wanted for _, wanted in state.wanted), default=asked.held)
-    least = max(most, asked.wanted, asked.held - max(1, asked.held * asked.max_percent // 100))
+    least = max(asked.wanted, asked.held - max(1, asked.held * asked.max_percent // 100))
     load = load_of(seen.fresh.values(), rate=_highest_rate(seen, need, state))
     overload = ""
     for replicas in range(least, asked.held):
@@ -91,10 +91,9 @@ def _find_block(
     """
     if view.in_rollout:
         return "RolloutInProgress", "kept until the rollout is over"
-    most = max((wanted for _, wanted in state.wanted), default=asked.held)
     if not seen.is_settled or state.known_since is None or now - state.known_since < asked.window:
         return "ScaleDownDelayed", f"kept until the load is known for {asked.window:.0f} s"
-    if most >= asked.held:
+    if asked.wanted >= asked.held:
         return "ScaleDownDelayed", f"kept until less was wanted for {asked.window:.0f} s"
     if view.count("unschedulable"):
         return "Unschedulable", "kept while pods cannot be scheduled"

@@ -9,7 +9,7 @@ from typing import Final
 from octavo.capacity import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts, learn, start_learning
 from octavo_operator.api.spec import Autoscaling
-from octavo_operator.decide.scaling.cold_start import measure_cold_starts, note_starting
+from octavo_operator.decide.scaling.cold_start import measure_cold_starts, note_ready
 from octavo_operator.decide.scaling.pressure import measure_pressure, remember_pressure
 from octavo_operator.decide.scaling.progress import Progress, progress_between
 from octavo_operator.decide.scaling.readings import EngineReading
@@ -42,7 +42,10 @@ class Round:
     """Requests a second over the last minute; None before any rate is known."""
     is_settled: bool
     """A whole minute of rates is known."""
+    is_dark: bool
+    """There are ready pods, and none of them could be read."""
     is_blackout: bool
+    """Too few could be read, round after round."""
     blind_seconds: float
 
 
@@ -79,7 +82,7 @@ def observe(
         learned=_learn_all(state, view, done.values(), now=now),
         limits=_limits(fresh.values()) or state.limits,
         step_tokens=min((one.max_step_tokens for one in fresh.values()), default=state.step_tokens),
-        cold_starts=measure_cold_starts(state.cold_starts, state.live.starting, view.pods),
+        cold_starts=_cold_starts(state, view),
         memory_share=min(MEMORY_SHARE, state.memory_share * SHARE_RECOVERY ** (seconds / 60)),
     )
     return _describe(view, live, fresh, now=now), state
@@ -116,7 +119,7 @@ def _remember_live(
     return replace(
         live,
         last={**kept, **fresh},
-        starting=note_starting(view.pods),
+        known=note_ready(live.known, view.pods),
         arrivals=arrivals if done or live.counted_since is not None else (),
         counted_since=now if live.counted_since is None and done else live.counted_since,
         round_at=now,
@@ -133,9 +136,17 @@ def _describe(view: ServiceView, live: LiveMemory, fresh: dict[str, EngineReadin
         # Over a whole minute from the start: what is not known yet counts as no request.
         rate=None if counted is None else sum(count for _, count in live.arrivals) / RATE_SECONDS,
         is_settled=counted is not None and now - counted >= RATE_SECONDS - ROUND_SECONDS,
+        is_dark=not fresh and view.count("ready") > 0,
         is_blackout=live.blind_rounds >= BLACKOUT_ROUNDS,
         blind_seconds=now - live.blind_since if live.blind_since is not None else 0.0,
     )
+
+
+def _cold_starts(state: PlannerState, view: ServiceView) -> tuple[float, ...]:
+    """In the first round after a start, pods are new only to us, unless none was ever measured."""
+    if state.live.round_at is None and state.cold_starts:
+        return state.cold_starts
+    return measure_cold_starts(state.cold_starts, state.live.known, view.pods)
 
 
 def _limits(readings: Iterable[EngineReading]) -> ReplicaLimits | None:

@@ -80,7 +80,7 @@ def _remember(
     return replace(
         state,
         known_since=now if state.known_since is None else state.known_since,
-        wanted=note_wanted(state.wanted, now=now, replicas=clamp(need.high, policy), window=window),
+        wanted=note_wanted(state.wanted, now=now, replicas=need.high, window=window),
         demand=remember_demand(state.demand, now=now, work=need.work, horizon=horizon),
     )
 
@@ -109,13 +109,13 @@ def _choose(
         return Choice(replicas=low, reason="LoadAboveTarget")
     if brakes.adds and held < policy.max_replicas:
         return Choice(replicas=held + 1, reason=brakes.adds, remark=_brake_remark(brakes))
-    if seen.is_blackout:
+    if seen.is_blackout or seen.is_dark:
         return _choose_blind(seen, policy=policy, held=held)
     if clamp(need.high, policy) >= held:
         return Choice(replicas=held, reason="LoadOnTarget")
     lowering = Lowering(
         held=held,
-        wanted=clamp(need.high, policy),
+        wanted=clamp(max([need.high, *(wanted for _, wanted in state.wanted)]), policy),
         window=window_seconds(policy, cold_start_seconds(state.cold_starts)),
         max_percent=policy.scale_down.max_percent,
     )

@@ -31,8 +31,8 @@ class LiveMemory:
 
     last: Mapping[str, EngineReading] = field(default_factory=dict)
     """By pod, what it said last."""
-    starting: Mapping[str, float] = field(default_factory=dict)
-    """Pods seen on their way, and when they were created."""
+    known: frozenset[str] = frozenset()
+    """Pods that have been ready."""
     arrivals: tuple[tuple[float, float], ...] = ()
     """(time, requests) of each round of the last minute."""
     pressure: tuple[Pressure, ...] = ()
