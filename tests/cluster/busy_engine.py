@@ -1,10 +1,8 @@
-"""An engine's metrics page, with as many requests as a test says; every pod of the test has its address."""
+"""An engine's metrics page, with as many requests as a test says."""
 
 from __future__ import annotations
 
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from octavo import engine_contract as contract
 from tests.octavo_operator.shell.engine_pages import build_page
@@ -12,26 +10,20 @@ from tests.octavo_operator.shell.engine_pages import build_page
 PROMPT_TOKENS, OUTPUT_TOKENS = 100, 20
 
 
-class BusyEngine(ThreadingHTTPServer):
-    """Counters that go on while requests come."""
-
-    daemon_threads = True
+class BusyEngine:
+    """Counters that go on while requests come; all pods of a commit share them."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Metrics)
         self.rate = 0.0
         """Requests a second of each pod."""
         self._served = 0.0
         self._seen_at = time.monotonic()
-        self._lock = threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def page(self) -> str:
-        with self._lock:
-            now = time.monotonic()
-            self._served += self.rate * (now - self._seen_at)
-            self._seen_at = now
-            served = self._served
+        """As /metrics answers now."""
+        now = time.monotonic()
+        self._served += self.rate * (now - self._seen_at)
+        self._seen_at, served = now, self._served
         counted = dict.fromkeys(
             (contract.REQUESTS_ARRIVED, contract.REQUESTS_ADMITTED, contract.REQUESTS_FINISHED), served
         )
@@ -49,19 +41,3 @@ class BusyEngine(ThreadingHTTPServer):
             "kv_referenced": min(8.0, self.rate) * PROMPT_TOKENS,
         }
         return build_page(**changes)
-
-    def close(self) -> None:
-        self.shutdown()
-        self.server_close()
-
-
-class _Metrics(BaseHTTPRequestHandler):
-    server: BusyEngine
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.server.page().encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        pass

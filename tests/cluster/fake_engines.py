@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,8 +25,8 @@ class Script:
     """Another commit than it was told to load."""
     answers: dict[str, str] = field(default_factory=dict)
     """By prompt; any other prompt is answered with the commit."""
-    metrics: str = ""
-    """The page; without one there is none."""
+    metrics: Callable[[], str] | str = ""
+    """The page, or what makes it; without one there is none."""
     silent: bool = False
     """It answers nothing but errors."""
 
@@ -110,7 +111,8 @@ class FakeEngines:
             }
             return "200 OK", json.dumps(words).encode()
         if path == "/metrics" and script.metrics:
-            return "200 OK", script.metrics.encode()
+            page = script.metrics if isinstance(script.metrics, str) else script.metrics()
+            return "200 OK", page.encode()
         if path == "/v1/completions" and sent["model"] == told.served_name and sent["temperature"] == 0:
             text = script.answers.get(sent["prompt"], told.commit)
             return "200 OK", json.dumps({"choices": [{"text": text}]}).encode()

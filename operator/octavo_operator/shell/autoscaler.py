@@ -23,7 +23,8 @@ from octavo_operator.decide.scaling import (
     decide_replicas,
 )
 from octavo_operator.decide.scaling.memory_text import parse_memory
-from octavo_operator.decide.scaling.publishing import is_news, recommend, wait_for_readings
+from octavo_operator.decide.scaling.publishing import is_news, recommend, still_holds, wait_for_readings
+from octavo_operator.decide.scaling.report import recall_recent
 from octavo_operator.decide.scaling.viewing import readable_pods, view_service
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
@@ -48,6 +49,7 @@ class Tracked:
     """As the last pass saw it."""
     target: Target
     state: PlannerState
+    started_at: float
     published: ScalingDecision | None = None
     published_at: float = 0.0
     loop: asyncio.Task[None] | None = None
@@ -117,10 +119,13 @@ class Autoscaler:
         self._memory.forget(key)
 
     async def close(self) -> None:
+        """The memory is written once more, so that the next operator goes on where this one ends."""
         loops = [tracked.loop for tracked in self._tracked.values() if tracked.loop is not None]
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
+        for tracked in self._tracked.values():
+            await self._memory.write_now(tracked.world, tracked.state, now=self._clock())
 
     def _track(self, world: World, target: Target) -> Tracked:
         key = key_of(world)
@@ -130,7 +135,8 @@ class Autoscaler:
             tracked = None
         if tracked is None:
             remembered = parse_memory(world.scaling_memory, now=self._clock())
-            tracked = Tracked(world=world, target=target, state=remembered or PlannerState())
+            state = replace(remembered or PlannerState(), recent=recall_recent(world.status.autoscaling))
+            tracked = Tracked(world=world, target=target, state=state, started_at=self._clock())
             self._tracked[key] = tracked
             tracked.loop = asyncio.create_task(self._run(key, tracked), name=f"scaling-{'/'.join(key)}")
         tracked.world, tracked.target = world, target
@@ -163,6 +169,9 @@ class Autoscaler:
         before = tracked.published
         is_due = now - tracked.published_at >= RENEWAL_SECONDS and decision != before
         if not is_news(before, decision) and not is_due:
+            return
+        young = now - tracked.started_at < RENEWAL_SECONDS
+        if before is None and young and still_holds(tracked.world.status.autoscaling, decision):
             return
         tracked.published, tracked.published_at = decision, now
         self._queue.add(key)

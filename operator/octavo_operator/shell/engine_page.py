@@ -63,7 +63,7 @@ def parse_page(text: str, *, at: float) -> Reading:
     try:
         samples = read_samples(text, WANTED)
         return _reading(samples, at=at)
-    except (ValueError, InvalidSpec) as error:
+    except ValueError as error:
         return Unknown(reason=str(error))
 
 
@@ -145,7 +145,7 @@ def _histogram(samples: Samples, name: str) -> Histogram:
 
 
 def _prior(samples: Samples) -> StepCosts | None:
-    """What the engine measured of its machine, as costs of a step; None where it measured nothing."""
+    """What the engine measured of its machine, as costs of a step; None where that is not enough."""
     if any(name not in samples for name in MEASURED):
         return None
     reads, multiplies, step, weights, kv = (_sum(samples, name) for name in MEASURED)
@@ -155,5 +155,8 @@ def _prior(samples: Samples) -> StepCosts | None:
         kv_bytes_per_token=kv,
         element_bytes=ELEMENT_BYTES.get(label_of(info, "dtype"), 4),
     )
-    rates = DeviceRates(bytes_per_second=reads, flops_per_second=multiplies, step_seconds=step)
-    return prior_costs(work, rates)
+    try:
+        rates = DeviceRates(bytes_per_second=reads, flops_per_second=multiplies, step_seconds=step)
+        return prior_costs(work, rates)
+    except InvalidSpec:
+        return None

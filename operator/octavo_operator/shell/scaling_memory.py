@@ -35,13 +35,17 @@ class MemoryWriter:
         """When it was last tried, and the text then."""
 
     async def write(self, world: World, state: PlannerState, *, now: float) -> None:
-        """Nothing while the service is suspended: then no child is written."""
+        """The first time a minute after it was asked first."""
         key = (world.owner.namespace, world.owner.name)
-        tried_at, before = self._tried.get(key, (now - WRITE_SECONDS, world.scaling_memory))
-        if world.spec.suspend or now - tried_at < WRITE_SECONDS:
-            return
-        text = format_memory(state)
-        if text == before:
+        tried_at, _ = self._tried.setdefault(key, (now, world.scaling_memory))
+        if now - tried_at >= WRITE_SECONDS:
+            await self.write_now(world, state, now=now)
+
+    async def write_now(self, world: World, state: PlannerState, *, now: float) -> None:
+        """Nothing while the service is suspended: then no child is written."""
+        key, text = (world.owner.namespace, world.owner.name), format_memory(state)
+        _, before = self._tried.get(key, (now, world.scaling_memory))
+        if world.spec.suspend or text == before:
             return
         self._tried[key] = (now, text)
         try:

@@ -41,10 +41,12 @@ class DemandMemory:
     """Oldest first; the last one is still open."""
     headroom: float = FIRST_HEADROOM
 
-    @property
-    def latest(self) -> tuple[float, ...]:
-        """The means of the open bucket and the one before it."""
-        return tuple(mean for bucket in self.buckets[-2:] for mean in bucket.means)
+    def highest(self, *, seconds: float) -> float:
+        """The highest mean of the minutes that ended within so many seconds."""
+        minutes = math.ceil(seconds / MINUTE)
+        recent = self.buckets[-(minutes // BUCKET_MINUTES + 2) :]
+        means = [mean for bucket in recent for mean in bucket.means]
+        return max(means[-minutes:] if minutes else (), default=0.0)
 
 
 def remember_demand(memory: DemandMemory, *, now: float, work: float, horizon: float) -> DemandMemory:

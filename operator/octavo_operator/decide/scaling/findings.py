@@ -16,7 +16,9 @@ SLO_FEASIBLE: Final = "SLOFeasible"
 
 
 def judge_scaling(decision: ScalingDecision, policy: Autoscaling | None) -> tuple[Finding, ...]:
-    """All three are always judged, so that none outlives the mode it was of."""
+    """All three are judged, so that none outlives the mode it was of; before the first round, none is."""
+    if decision.reason == UNREAD:
+        return ()
     return (
         _judge_active(decision, policy),
         _judge_limited(decision, policy),
@@ -29,7 +31,6 @@ def _judge_active(decision: ScalingDecision, policy: Autoscaling | None) -> Find
     | the number is                         | status  | reason            |
     | spec's                                | False   | `Static`          |
     | an autoscaler's, through /scale       | True    | `External`        |
-    | the planner's, before its first round | Unknown | `MetricsUnread`   |
     | the planner's, without readings       | False   | `MetricsMissing`… |
     | the planner's                         | True    | `Planned`         |
     """
@@ -37,8 +38,6 @@ def _judge_active(decision: ScalingDecision, policy: Autoscaling | None) -> Find
         return Finding(type=SCALING_ACTIVE, status="False", reason="Static", message=decision.message)
     if policy.mode == "External":
         return Finding(type=SCALING_ACTIVE, status="True", reason="External", message=decision.message)
-    if decision.reason == UNREAD:
-        return Finding(type=SCALING_ACTIVE, status="Unknown", reason=UNREAD, message=decision.message)
     if decision.reason in BLIND:
         return Finding(type=SCALING_ACTIVE, status="False", reason=decision.reason, message=decision.message)
     message = "The engines are read and the number follows the objective"

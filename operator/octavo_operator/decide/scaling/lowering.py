@@ -51,7 +51,7 @@ def choose_lower(
     if reason:
         return asked.held, reason, remark, ()
     least = max(asked.wanted, asked.held - max(1, asked.held * asked.max_percent // 100))
-    load = load_of(seen.fresh.values(), rate=_highest_rate(seen, need, state))
+    load = load_of(seen.fresh.values(), rate=_highest_rate(asked, seen, need, state))
     overload = ""
     for replicas in range(least, asked.held):
         overload = find_overload(
@@ -71,8 +71,9 @@ def choose_lower(
     return asked.held, "RemovalTooTight", f"kept, because {asked.held - 1} would carry {overload}", ()
 
 
-def _highest_rate(seen: Round, need: Need, state: PlannerState) -> float:
-    return max(seen.rate or 0.0, *(mean * need.replica_rate for mean in state.demand.latest), 0.0)
+def _highest_rate(asked: Lowering, seen: Round, need: Need, state: PlannerState) -> float:
+    """Of the window: what came a few minutes ago may come again before another replica could start."""
+    return max(seen.rate or 0.0, state.demand.highest(seconds=asked.window) * need.replica_rate)
 
 
 def _find_block(

@@ -57,7 +57,9 @@ def decide_replicas(
     | at target                    | any                                 | keep     | `LoadOnTarget`      |
     """
     objective, held = objective_of(policy), clamp(view.replicas, policy)
-    seen, state = observe(now=now, policy=policy, view=view, state=resumed(state, now=now))
+    window = window_seconds(policy, cold_start_seconds(state.cold_starts))
+    state = resumed(state, now=now, replicas=view.replicas, window=window)
+    seen, state = observe(now=now, policy=policy, view=view, state=state)
     brakes, state = read_brakes(state, view=view, objective=objective, now=now)
     need = size_up(seen, view=view, state=state, objective=objective)
     if need is None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from octavo_operator.api.spec import Autoscaling
+from octavo_operator.api.status import AutoscalingStatus
 from octavo_operator.decide.scaling.decision import ScalingDecision
 from octavo_operator.decide.scaling.fixed import clamp
 
@@ -28,6 +29,16 @@ def recommend(decision: ScalingDecision, replicas: int) -> ScalingDecision:
 def is_news(before: ScalingDecision | None, after: ScalingDecision) -> bool:
     """Whether it must be acted on or said at once; the rest of its figures can wait for a minute."""
     return before is None or _gist(before) != _gist(after)
+
+
+def still_holds(said: AutoscalingStatus | None, decision: ScalingDecision) -> bool:
+    """Whether the words of the operator before us are better than ours, who have just begun to look."""
+    return (
+        said is not None
+        and said.capacity_milli_rps is not None
+        and said.desired_replicas == decision.replicas
+        and decision.reason not in BLIND
+    )
 
 
 def _gist(decision: ScalingDecision) -> tuple[object, ...]:

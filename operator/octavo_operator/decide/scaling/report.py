@@ -7,6 +7,7 @@ from typing import Final
 
 from octavo_operator.api.status import MAX_MESSAGE_LENGTH, AutoscalingStatus, RecentDecision
 from octavo_operator.decide.conditions import format_time, storable
+from octavo_operator.decide.observed import parse_time
 from octavo_operator.decide.scaling.decision import PastDecision, ScalingDecision
 from octavo_operator.decide.scaling.publishing import UNREAD
 
@@ -35,6 +36,18 @@ def autoscaling_status(decision: ScalingDecision, before: AutoscalingStatus | No
             "limited_by": figures.capacity.limited_by,
             "cold_start_seconds": round(figures.cold_start_seconds),
         }
+    )
+
+
+def recall_recent(said: AutoscalingStatus | None) -> tuple[PastDecision, ...]:
+    """The latest changes as status has them: it is written with each, the memory once a minute."""
+    if said is None:
+        return ()
+    return tuple(
+        PastDecision(
+            at=parse_time(one.time) or 0.0, replicas=one.replicas, reason=one.reason, message=one.message
+        )
+        for one in said.recent
     )
 
 

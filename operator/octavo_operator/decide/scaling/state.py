@@ -18,8 +18,8 @@ from octavo_operator.decide.scaling.pressure import Pressure
 from octavo_operator.decide.scaling.readings import EngineReading
 from octavo_operator.decide.scaling.traffic import TrafficMemory
 
+SHORT_GAP_SECONDS: Final = 30.0
 LONGEST_GAP_SECONDS: Final = 120.0
-"""After a longer time without decisions, what was wanted in between is not known."""
 MAX_KINDS: Final = 8
 """Kinds of replica whose costs are remembered."""
 MAX_RECENT: Final = 5
@@ -98,8 +98,19 @@ def note_change(state: PlannerState, past: PastDecision, *, lowered: bool) -> Pl
     )
 
 
-def resumed(state: PlannerState, *, now: float) -> PlannerState:
-    """After too long a gap the window of scale-down begins anew."""
-    if state.seen_at is None or now - state.seen_at <= LONGEST_GAP_SECONDS:
+def resumed(state: PlannerState, *, now: float, replicas: int, window: float) -> PlannerState:
+    """The memory as it may be used now, with so many replicas there.
+
+    | time without decisions | what was wanted in it                                            |
+    | a round or two         | no more than the memory says                                     |
+    | longer                 | perhaps as many as there are: more would have been raised to     |
+    | more than two minutes  | not known: the window of scale-down begins anew                  |
+    """
+    if state.live.round_at is None:
+        state = replace(state, decided=None, replicas=None)
+    gap = 0.0 if state.seen_at is None else now - state.seen_at
+    if gap <= SHORT_GAP_SECONDS:
         return state
-    return replace(state, known_since=None, wanted=(), decided=None, replicas=None)
+    if gap > LONGEST_GAP_SECONDS:
+        return replace(state, known_since=None, wanted=())
+    return replace(state, wanted=note_wanted(state.wanted, now=now, replicas=replicas, window=window))

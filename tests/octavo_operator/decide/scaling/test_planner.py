@@ -240,6 +240,21 @@ def test_a_restarted_operator_decides_as_if_it_had_never_been_away() -> None:
         assert tail[0] == tail[1]
 
 
+def test_what_was_wanted_in_the_last_lost_minute_may_be_all_there_is() -> None:
+    """Killed before it could write: the memory is a minute old, and the load may have risen since."""
+    service = Service(replicas=4, policy=make_policy(minReplicas=4))
+    service.run(1200, 1.0)
+    service.policy = make_policy()
+    service.state = replace(service.state, live=PlannerState().live)
+    service.now += 60.0
+    for engine in service.engines:
+        engine.reading = replace(engine.reading, at=service.now)
+    back = service.now
+    service.run(600, 1.0)
+    falls = [at for at, decision in service.history if at > back and decision.replicas < 4]
+    assert falls[0] >= back + 300
+
+
 def test_the_window_begins_anew_when_the_operator_was_away_for_long() -> None:
     service = Service(replicas=4)
     service.run(900, 9.0)

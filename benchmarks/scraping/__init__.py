@@ -1,0 +1,1 @@
+"""What it costs the operator to read hundreds of engines."""
