@@ -78,10 +78,7 @@ def ask_a_resolver_pod(stage: Stage) -> None:
     message = json.dumps({"reason": "FileMissing", "message": "config.json is missing"})
     stage.end_resolver(stage.wait_resolver(), "Failed", message)
     stage.wait_condition("ModelResolved", "False", reason="FileMissing", name="folder")
-<<<<<<< HEAD
     wait_for(lambda: not stage.list("pods", "octavo.dev/question"), "the resolver to go")
-=======
-    wait_for(lambda: not resolvers(stage), "the resolver to go")
 
 
 def give_up_a_replica(stage: Stage) -> None:
@@ -95,11 +92,6 @@ def give_up_a_replica(stage: Stage) -> None:
     stage.wait_condition("ScalingActive", "True", name="idle")
     stage.apply("idle", model=model, autoscaling=autoscaling)
     wait_for(lambda: len(stage.pods(commit)) == 1, "one replica", seconds=150)
-
-
-def resolvers(stage: Stage) -> list[Body]:
-    return [pod for pod in stage.pods() if pod["metadata"]["name"].startswith("folder-resolve")]
->>>>>>> 0c28dd4 (Scaling: shell tests, a benchmark of reading 500 engines, restarts that lost the last minute)
 
 
 def resources_of(index: int) -> str:
