@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from octavo_operator.desired.service import build_service
+from octavo_operator.shell.__main__ import build_gatekeeper
 from octavo_operator.shell.autoscaler import Autoscaler
-from octavo_operator.shell.cache import Cache
+from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.hub import Hub
@@ -70,6 +71,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
         settings, upstream = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), make_upstream(hub.resolve)
         pods = ResolverPods(kube=kube, cache=cache, meters=meters)
         lookup = Lookup(settings, hub, Manifests(hub), pods, upstream)
+        queue: WorkQueue[Key] = WorkQueue(draw_jitter=lambda: 0.0)
         reconciler = Reconciler(
             kube=kube,
             cache=cache,
@@ -78,11 +80,12 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             autoscaler=Autoscaler(
                 scraper=scraper,
                 memory=MemoryWriter(kube=kube, cache=cache, meters=meters),
-                queue=WorkQueue(draw_jitter=lambda: 0.0),
+                queue=queue,
                 clock=lambda: 0.0,
             ),
             reports=EngineReports(scraper),
             progress=FetchProgress(),
+            gatekeeper=build_gatekeeper(kube, queue),
             served=ServedKinds(kube),
             meters=meters,
             clock=lambda: NOW,
