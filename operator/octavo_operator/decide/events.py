@@ -6,11 +6,16 @@ Derived from the stored status and the new one, so that a restarted operator rep
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from octavo_operator.api.status import Condition, InferenceServiceStatus
 from octavo_operator.decide.conditions import READY
+from octavo_operator.decide.model_conditions import REVISION_DRIFTED, find_condition
+from octavo_operator.decide.resolving import RESOLVING
 from octavo_operator.decide.scaling.report import RECOMMENDED
+
+CALM_REASONS: Final = frozenset({"RolloutProgressing", "NoRevision", RESOLVING, "Suspended"})
+"""Of Ready=False, where nothing went wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +28,27 @@ class EventDraft:
 
 
 def draft_events(before: InferenceServiceStatus, after: InferenceServiceStatus) -> tuple[EventDraft, ...]:
-    drafts = (_resolution(before, after), _readiness(before, after), _scaling(before, after))
+    drafts = (
+        _resolution(before, after),
+        _readiness(before, after),
+        _drift(before, after),
+        _scaling(before, after),
+    )
     return tuple(draft for draft in drafts if draft is not None)
 
 
 def _ready_of(status: InferenceServiceStatus) -> Condition | None:
-    return next((one for one in status.conditions if one.type == READY), None)
+    return find_condition(status, READY)
+
+
+def _drift(before: InferenceServiceStatus, after: InferenceServiceStatus) -> EventDraft | None:
+    """Said once when upstream moves on, and again when it moves further."""
+    old, new = find_condition(before, REVISION_DRIFTED), find_condition(after, REVISION_DRIFTED)
+    if new is None or new.status != "True":
+        return None
+    if old is not None and (old.status, old.message) == (new.status, new.message):
+        return None
+    return EventDraft(type="Normal", reason=new.reason, message=new.message)
 
 
 def _readiness(before: InferenceServiceStatus, after: InferenceServiceStatus) -> EventDraft | None:
@@ -37,7 +57,7 @@ def _readiness(before: InferenceServiceStatus, after: InferenceServiceStatus) ->
         return None
     if old is not None and (old.status, old.reason) == (new.status, new.reason):
         return None
-    calm = new.status == "True" or new.reason in ("RolloutProgressing", "NoRevision")
+    calm = new.status == "True" or new.reason in CALM_REASONS
     return EventDraft(type="Normal" if calm else "Warning", reason=new.reason, message=new.message)
 
 

@@ -8,11 +8,13 @@
 | another container error before the start        | the kubelet's own             | yes          |
 | a container ended otherwise                     | `FetchFailed`, `EngineFailed` | yes          |
 | the scheduler found no node                     | `Unschedulable`               | yes          |
+| … since a PersistentVolumeClaim is not there    | `ClaimMissing`                | yes          |
 | the Deployment cannot make pods                 | `PodsRefused`                 | yes          |
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +28,8 @@ from octavo_operator.decide.observed import (
     parse_termination_message,
 )
 
+CLAIM_MISSING: Final = "ClaimMissing"
+MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 PASSING: Final = frozenset(
     {contract.REASON_HUB_UNAVAILABLE, contract.REASON_DISK_FULL, contract.REASON_SOURCE_UNREADABLE}
 )
@@ -58,7 +62,21 @@ def find_failure(pods: Iterable[PodView], deployment: DeploymentView | None) -> 
     return None
 
 
+def missing_claim(unschedulable: str) -> str:
+    """The PersistentVolumeClaim that a pod waits for, in the scheduler's words; empty if it is another thing.
+
+    >>> missing_claim('0/1 nodes are available: persistentvolumeclaim "models" not found.')
+    'models'
+    """
+    found = MISSING_CLAIM.search(unschedulable)
+    return found[1] if found is not None else ""
+
+
 def _pod_failure(pod: PodView) -> Failure | None:
+    claim = missing_claim(pod.unschedulable)
+    if claim:
+        message = f"Pod {pod.name}: there is no PersistentVolumeClaim {claim} in this namespace"
+        return Failure(reason=CLAIM_MISSING, message=message)
     if pod.unschedulable:
         return Failure(reason="Unschedulable", message=f"No node takes pod {pod.name}: {pod.unschedulable}")
     failures = (_container_failure(pod.name, container) for container in pod.containers)

@@ -195,6 +195,8 @@ def last_failure(
     world: World, target: Target, rollout: RolloutDecision, failure: Failure | None, *, now: datetime
 ) -> LastFailure | None:
     """Kept after it was mended; the time is when this very failure was first seen."""
+    if target.refusal is not None and target.refusal.waits:
+        return world.status.last_failure
     if target.refusal is not None:
         failure = Failure(reason=target.refusal.reason, message=target.refusal.message)
     elif rollout.failed is not None:

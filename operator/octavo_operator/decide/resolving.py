@@ -6,22 +6,25 @@ It runs once and leaves one termination message behind.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from octavo.model_report import ModelReport, decode_model_report
 from octavo_operator.api import names
-from octavo_operator.decide.failures import IMAGE_REASONS, PASSING, STARTING_REASONS
+from octavo_operator.decide.failures import (
+    CLAIM_MISSING,
+    IMAGE_REASONS,
+    PASSING,
+    STARTING_REASONS,
+    missing_claim,
+)
 from octavo_operator.decide.observed import ContainerView, PodView, parse_pod, parse_termination_message
 from octavo_operator.decide.target import Refusal
 
 RESOLVING: Final = "Resolving"
 RESOLVER_FAILED: Final = "ResolverFailed"
 RESOLVER_TIMEOUT: Final = "ResolverTimeout"
-CLAIM_MISSING: Final = "ClaimMissing"
-MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +125,13 @@ def _read_wait(pod: PodView, container: ContainerView | None, what: str) -> Refu
         message = f"{what}: pod {pod.name} cannot start: {container.waiting_message or waiting}"
         return Refusal(reason=reason, message=message, lasting=False)
     message = f"{what} is being looked up by pod {pod.name}"
-    return Refusal(reason=RESOLVING, message=message, lasting=False)
+    return Refusal(reason=RESOLVING, message=message, lasting=False, waits=True)
 
 
 def _read_unschedulable(pod: PodView, what: str) -> Refusal:
-    claim = MISSING_CLAIM.search(pod.unschedulable)
-    if claim is not None:
-        message = f"{what}: there is no PersistentVolumeClaim {claim[1]} in this namespace"
+    claim = missing_claim(pod.unschedulable)
+    if claim:
+        message = f"{what}: there is no PersistentVolumeClaim {claim} in this namespace"
         return Refusal(reason=CLAIM_MISSING, message=message, lasting=False)
     message = f"{what}: no node takes pod {pod.name}: {pod.unschedulable}"
     return Refusal(reason="Unschedulable", message=message, lasting=False)

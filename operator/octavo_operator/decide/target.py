@@ -16,6 +16,8 @@ class Refusal:
     message: str
     lasting: bool = True
     """Somebody must change something; otherwise another try may do."""
+    waits: bool = False
+    """Nothing went wrong: it takes its time."""
     at_hub: bool = False
     """What must change is at the hub, where no edit of the object wakes us."""
 

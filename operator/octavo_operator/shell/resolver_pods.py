@@ -39,7 +39,7 @@ class ResolverPods:
             return refuse_start(refused, question, what)
         self._cache.put(PODS, stored)
         message = f"{what} is being looked up by pod {manifest['metadata']['name']}"
-        return Refusal(reason=RESOLVING, message=message, lasting=False)
+        return Refusal(reason=RESOLVING, message=message, lasting=False, waits=True)
 
 
 def refuse_start(refused: ApiRefused, question: Question, what: str) -> Refusal:
@@ -52,7 +52,7 @@ def refuse_start(refused: ApiRefused, question: Question, what: str) -> Refusal:
     """
     if refused.status == CONFLICT:
         message = f"{what}: the pod of an earlier lookup is still there"
-        return Refusal(reason=RESOLVING, message=message, lasting=False, at_hub=True)
+        return Refusal(reason=RESOLVING, message=message, lasting=False, waits=True, at_hub=True)
     if NO_VOLUME_TYPE in str(refused) and isinstance(parse_model_uri(question.model.uri), ImageSource):
         message = (
             f"{what}: this cluster has no image volumes; they need the feature gate ImageVolume on the API "

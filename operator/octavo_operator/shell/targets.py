@@ -72,7 +72,8 @@ class Targets:
     ) -> Target:
         if world.spec.suspend and (pin is None or needs_resolver(world.spec.model)):
             message = f"spec.suspend is true: {world.spec.model.uri} is looked up when it no longer is"
-            return Target(pin=pin, refusal=Refusal(reason="Suspended", message=message, lasting=False))
+            suspended = Refusal(reason="Suspended", message=message, lasting=False, waits=True)
+            return Target(pin=pin, refusal=suspended)
         answer = await self._lookup.find(world, pin, now=now, before_asking=before_asking)
         if answer.refusal is not None or answer.pin is None:
             return Target(pin=answer.pin, refusal=answer.refusal, question=answer.question)

@@ -80,6 +80,14 @@ def test_failure_names_the_scheduler_when_no_node_fits() -> None:
     assert "Insufficient cpu" in failure.message
 
 
+def test_claim_that_is_missing_is_named() -> None:
+    words = '0/1 nodes are available: persistentvolumeclaim "models" not found. preemption: 0/1 nodes.'
+    failure = find_failure([make_pod(unschedulable=words)], None)
+    assert failure is not None
+    assert (failure.reason, failure.lasting) == ("ClaimMissing", False)
+    assert "PersistentVolumeClaim models" in failure.message
+
+
 def test_lasting_failure_comes_first_when_pods_differ() -> None:
     waiting = make_pod(name="a", unschedulable="no room")
     broken = make_pod(

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from octavo.model_report import ModelReport, encode_model_report
-from octavo_operator.decide.next_state import build_resolver_removals
+from octavo_operator.api.status import InferenceServiceStatus
+from octavo_operator.decide.events import draft_events
+from octavo_operator.decide.next_state import build_resolver_removals, decide_next_state
 from octavo_operator.decide.resolving import ResolverView, is_resolver, parse_resolver, read_lookup
+from octavo_operator.decide.rollout.values import GateFacts
+from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.resolver_pod import Question, build_resolver_pod
-from tests.octavo_operator.builders import COMMIT, OWNER, make_spec, make_world
+from tests.octavo_operator.builders import COMMIT, NOW, OWNER, make_spec, make_world
 
 QUESTION = Question(
     model=make_spec(model={"uri": "pvc://models/qwen"}).model,
@@ -106,6 +110,25 @@ def test_resolver_that_has_no_report_says_why(
     assert (lookup.refusal.reason, lookup.refusal.lasting, lookup.ended) == (reason, lasting, is_over)
     assert text in lookup.refusal.message
     assert lookup.refusal.at_hub is is_over, "what has ended is tried again after a while"
+
+
+def test_waiting_is_no_failure_and_worries_nobody() -> None:
+    waits = read_lookup(view({"phase": "Running"}), "words").refusal
+    gated = read_lookup(view(FAILED_GATED), "words").refusal
+    fixed = ScalingDecision(replicas=1, reason="Static", message="fixed")
+    world = make_world()
+
+    def status_of(refusal: Refusal | None) -> InferenceServiceStatus:
+        return decide_next_state(world, Target(refusal=refusal), fixed, now=NOW, gates=GateFacts()).status
+
+    failure = status_of(gated).last_failure
+    assert failure is not None
+    assert failure.reason == "AccessDenied"
+    waiting = status_of(waits)
+    assert waiting.last_failure is None
+    assert {draft.reason: draft.type for draft in draft_events(world.status, waiting)} == {
+        "Resolving": "Normal"
+    }
 
 
 def test_pods_nobody_waits_for_are_removed() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from octavo_operator.api.spec import ModelSource
 from octavo_operator.api.status import Condition, InferenceServiceStatus, ModelStatus
+from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.image_pinning import judge_image, observed_digests
 from octavo_operator.decide.model_conditions import (
     judge_drifted,
@@ -123,7 +124,7 @@ def test_pinned_words_do_not_drift() -> None:
     assert (finding.status, finding.reason) == ("False", "CannotMove")
 
 
-def drifted(status: str, reason: str) -> Condition:
+def drifted(status: str, reason: str, message: str = "as it was") -> Condition:
     return Condition.model_validate(
         {
             "type": "RevisionDrifted",
@@ -131,7 +132,7 @@ def drifted(status: str, reason: str) -> Condition:
             "observed_generation": 1,
             "last_transition_time": "2026-01-01T00:00:00Z",
             "reason": reason,
-            "message": "as it was",
+            "message": message,
         }
     )
 
@@ -197,6 +198,19 @@ def test_digest_of_a_folder_is_shown_short() -> None:
     known = model_status(make_world(spec=spec), make_pin(spec, commit=IMAGE_DIGEST))
     assert known is not None
     assert (known.resolved_revision, known.short_revision) == (IMAGE_DIGEST, "0f" * 6)
+
+
+def test_move_of_upstream_is_an_event_once() -> None:
+    before, moved = said_with("False", "UpToDate"), said_with("True", "UpstreamMoved")
+    (draft,) = draft_events(before, moved)
+    assert (draft.type, draft.reason) == ("Normal", "UpstreamMoved")
+    assert draft_events(moved, moved) == draft_events(moved, before) == ()
+    further = moved.model_copy(update={"conditions": (drifted("True", "UpstreamMoved", "further"),)})
+    assert len(draft_events(moved, further)) == 1
+
+
+def said_with(status: str, reason: str) -> InferenceServiceStatus:
+    return InferenceServiceStatus(conditions=(drifted(status, reason),))
 
 
 # The image ----------------------------------------------------------------------------------------
