@@ -199,3 +199,35 @@ def test_definitions_are_found_when_installed_and_missed_when_removed(stage: Sta
     stage.make_ready(stage.wait_pods(commit, 2))
     stage.wait_condition("Ready", "True", name="other")
     stage.require_operator()
+
+
+def test_canary_behind_a_route_gets_exactly_its_share_and_then_all(
+    gateway_definitions: object, stage: Stage
+) -> None:
+    """One of two replicas is half of the pods; the route gives it the tenth that it was promised."""
+    first = stage.add_commit("first")
+    stage.store.tag(REPO, "v1", first)
+    second = stage.add_commit("second")
+    rollout = {
+        "strategy": "Canary",
+        "canarySteps": [{"weightPercent": 10, "durationSeconds": 5}],
+        "gate": {"load": False},
+    }
+    stage.serve(first, routing=ROUTE, rollout=rollout, model={"uri": f"hf://{REPO}", "revision": "v1"})
+    old = f"tiny-{stage.service()['status']['currentRevision']}"
+    wait_for(lambda: backends(stage) == [("Service", old, 100)], "the route")
+
+    stage.apply(routing=ROUTE, rollout=rollout)
+    (candidate,) = stage.wait_pods(second)
+    assert backends(stage) == [("Service", old, 100)]
+    new = f"tiny-{candidate['metadata']['labels']['octavo.dev/revision']}"
+    assert new in names_of(stage, "services"), "a candidate answers on its own Service"
+    stage.make_ready([candidate])
+    shares = {("Service", old, 90), ("Service", new, 10)}
+    wait_for(lambda: set(backends(stage)) == shares, "the tenth")
+    assert names_of(stage, "poddisruptionbudgets") == {old, new}
+
+    wait_for(lambda: backends(stage) == [("Service", new, 100)], "all of it")
+    stage.wait_condition("Ready", "True")
+    wait_for(lambda: names_of(stage, "services") == {"tiny", new}, "the old one's Service to go")
+    assert names_of(stage, "networkpolicies") == {new}
