@@ -13,6 +13,7 @@ import numpy as np
 
 from octavo_engine.errors import UnsupportedModel
 from octavo_engine.gguf_file import GGUFFile
+from octavo_engine.gguf_tokens import CONTROL, USER_DEFINED, token_kinds, token_texts
 from octavo_engine.models.gguf_architectures import ARCHITECTURES, LLAMA_WITH_EXPERTS, GGUFArchitecture
 
 FIELDS: Final = {
@@ -40,6 +41,8 @@ SCALING: Final = {
 WITHOUT_EFFECT: Final = ("vocab_size", "rope.scaling.finetuned", "tensor_data_layout")
 """The vocabulary's size is that of the embeddings."""
 END_FIELDS: Final = ("eos_token_id", "eot_token_id", "eom_token_id")
+END_TEXTS: Final = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>")
+"""Tokens that end a turn whatever the fields say: many files state only the one that ends a document."""
 DTYPE_OF_ENCODING: Final = {0: "float32", 1: "float16"}
 """Of what is stored; everything else, quantized or not, is brought to bfloat16."""
 FREQUENCY_DIVISORS: Final = "rope_freqs.weight"
@@ -128,7 +131,14 @@ def _heads(file: GGUFFile, architecture: GGUFArchitecture) -> dict[str, object]:
 
 def _ends(file: GGUFFile) -> list[object]:
     names = (f"tokenizer.ggml.{name}" for name in END_FIELDS)
-    return [file.fields[name] for name in names if name in file.fields]
+    stated = [file.fields[name] for name in names if name in file.fields]
+    marked = zip(token_texts(file, "tokens"), token_kinds(file), strict=False)
+    found = [
+        number
+        for number, (text, kind) in enumerate(marked)
+        if text in END_TEXTS and kind in (CONTROL, USER_DEFINED)
+    ]
+    return [*stated, *found]
 
 
 def _scaling(file: GGUFFile) -> dict[str, object] | None:

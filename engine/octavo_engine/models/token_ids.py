@@ -32,7 +32,16 @@ def read_num_token_ids(model_dir: Path, *, vocab_size: int, num_named_ids: int |
 
 
 def read_eos_token_ids(model_dir: Path, config: Mapping[str, object]) -> frozenset[int]:
-    """Ids that end a text: those of `generation_config.json`, or else those of `config.json`."""
+    """Ids that end a text: those of `generation_config.json`, or else those of `config.json`.
+
+    The tokenizer's own end token ends a text besides: trained for chat, many models name it there alone.
+    """
+    own = _end_of_tokenizer(model_dir)
+    stated = _stated_ends(model_dir, config)
+    return stated if own is None else stated | {own}
+
+
+def _stated_ends(model_dir: Path, config: Mapping[str, object]) -> frozenset[int]:
     generation = read_model_json(model_dir, "generation_config.json", required=False)
     sources = (
         ("generation_config.json", generation),
@@ -48,3 +57,19 @@ def read_eos_token_ids(model_dir: Path, config: Mapping[str, object]) -> frozens
             raise UnsupportedModel(f"{name}: eos_token_id must be an id or a list of ids, got {stated!r}")
         return frozenset(ids)
     return frozenset()
+
+
+def _end_of_tokenizer(model_dir: Path) -> int | None:
+    stated = read_model_json(model_dir, "tokenizer_config.json", required=False).get("eos_token")
+    text = stated.get("content") if isinstance(stated, Mapping) else stated
+    if not isinstance(text, str):
+        return None
+    tokenizer = read_model_json(model_dir, "tokenizer.json", required=False)
+    added = tokenizer.get("added_tokens")
+    for token in added if isinstance(added, list) else ():
+        if token.get("content") == text:
+            return int(token["id"])
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, Mapping) else None
+    token_id = vocabulary.get(text) if isinstance(vocabulary, Mapping) else None
+    return token_id if isinstance(token_id, int) else None

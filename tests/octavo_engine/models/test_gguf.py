@@ -165,6 +165,17 @@ def test_ends_of_turns_end_a_text_too(checkpoint: Path, tmp_path: Path) -> None:
     assert load_engine(path).facts.eos_token_ids == {2, 7}
 
 
+def test_control_tokens_that_end_a_turn_end_a_text_though_no_field_says_so(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    fields = {
+        "tokenizer.ggml.tokens": ["<unk>", "<bos>", "<eos>", "<end_of_turn>", "<|end|>", "word"],
+        "tokenizer.ggml.token_type": [2, 3, 3, 3, 1, 1],
+    }
+    path = write_gguf(checkpoint, tmp_path / "tiny.gguf", metadata=fields)
+    assert load_engine(path).facts.eos_token_ids == {2, 3}
+
+
 def test_folder_with_one_file_is_that_file_and_with_several_asks_which(
     checkpoint: Path, tmp_path: Path
 ) -> None:
