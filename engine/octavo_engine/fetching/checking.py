@@ -39,6 +39,9 @@ def usable_record(order: FetchOrder) -> Record | None:
             f"{contract.FLAG_FETCH_TO} {order.folder}: holds commit {record.manifest.commit}, which somebody "
             "may be serving; give another folder, or remove this one"
         )
+    if order.pinned_digest and record.manifest.digest != order.pinned_digest:
+        logger.warning("%s: its record is not of the pinned files; checking every file", order.folder)
+        return None
     return record if record.manifest.origin == order.origin else None
 
 
@@ -47,7 +50,6 @@ def intact_manifest(order: FetchOrder) -> Manifest | None:
     record = None if order.thorough else usable_record(order)
     if record is None or not is_unchanged(order.folder, record):
         return None
-    check_manifest_digest(order, record.manifest)
     logger.info("%s holds %s at %s already", order.folder, order.origin, order.commit)
     return record.manifest
 

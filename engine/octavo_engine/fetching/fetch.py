@@ -76,7 +76,6 @@ def fetch(order: FetchOrder, hub: Hub, progress: Progress) -> Manifest:
     with folder_lock(order.folder, tick=progress.show):
         record = usable_record(order)
         if record is not None and not order.thorough and is_unchanged(order.folder, record):
-            check_manifest_digest(order, record.manifest)
             return record.manifest  # by who held the lock before
         return _bring(order, hub, progress, record)
 
@@ -100,7 +99,6 @@ def _measure_others(order: FetchOrder) -> Measure:
 def _bring(order: FetchOrder, hub: Hub, progress: Progress, record: Record | None) -> Manifest:
     download = Download(hub, order.commit, order.folder)
     manifest = _listed(order, download) if record is None else record.manifest
-    check_manifest_digest(order, manifest)
     stamps = {} if record is None else record.stamps
     missing = find_damaged(order, manifest.files, stamps, progress)
     if missing and record is not None:
@@ -115,7 +113,9 @@ def _bring(order: FetchOrder, hub: Hub, progress: Progress, record: Record | Non
 
 
 def _listed(order: FetchOrder, download: Download) -> Manifest:
-    return build_manifest(order.origin, order.commit, choose_files(download))
+    manifest = build_manifest(order.origin, order.commit, choose_files(download))
+    check_manifest_digest(order, manifest)
+    return manifest
 
 
 def _fetch_missing(

@@ -49,8 +49,7 @@ def link_files(order: FetchOrder, mount: Path, progress: Progress) -> Manifest:
 
 
 def _check_pinned(order: FetchOrder, found: MountedFiles, record: Record | None) -> None:
-    wanted = order.manifest_digest or order.commit
-    if found.digest == order.commit == wanted:
+    if found.digest == order.commit == order.pinned_digest:
         return
     raise FetchFailed(
         contract.REASON_DIGEST_MISMATCH,

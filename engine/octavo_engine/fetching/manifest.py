@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +23,9 @@ from octavo.model_files import ModelFile, manifest_digest
 
 RECORD_MODE: Final = 0o644
 """A cache may be read by pods of other users."""
+
+PLAIN_NAME: Final = re.compile(r"[^./\0][^/\0]*")
+DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|git-sha1:[0-9a-f]{40}")
 
 
 class ManifestInvalid(OctavoError):
@@ -94,7 +98,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST_FILE
     try:
         return _manifest_of(_parse(path, path.read_bytes()))
-    except (OSError, ManifestInvalid, KeyError, TypeError):
+    except (OSError, ManifestInvalid, KeyError, TypeError, ValueError):
         return None
 
 
@@ -157,8 +161,16 @@ def _parse(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _manifest_of(value: Mapping[str, Any]) -> Manifest:
-    files = tuple(ModelFile(**file) for file in value["files"])
+    files = tuple(_file_of(file) for file in value["files"])
     return Manifest(origin=value["origin"], commit=value["commit"], files=files)
+
+
+def _file_of(value: Mapping[str, Any]) -> ModelFile:
+    """What others can write to is not trusted with a path: it would be removed where it is damaged."""
+    file = ModelFile(**value)
+    if not PLAIN_NAME.fullmatch(file.path) or not DIGEST.fullmatch(file.digest) or type(file.size) is not int:
+        raise ValueError(f"{value!r:.200} is no file of a model")
+    return file
 
 
 def _stamps_of(verified: Mapping[str, Any]) -> dict[str, FileStamp]:

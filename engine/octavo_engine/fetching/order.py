@@ -26,6 +26,11 @@ class FetchOrder:
     """Look at every byte of files that are there, not at sizes and times."""
 
     @property
+    def pinned_digest(self) -> str:
+        """Of the files, where it is known: of a volume or an image it is the commit."""
+        return self.manifest_digest or ("" if isinstance(self.source, HubSource) else self.commit)
+
+    @property
     def origin(self) -> str:
         """The name that the record keeps."""
         return self.source.repository if isinstance(self.source, HubSource) else self.uri

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -9,13 +10,25 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
+from octavo.model_files import ModelFile
 from octavo_engine.fetching import space as space_module
 from octavo_engine.fetching.download import INCOMING
 from octavo_engine.fetching.folder_lock import LOCK_FILE
-from octavo_engine.fetching.manifest import ManifestInvalid, check_folder, read_record
+from octavo_engine.fetching.manifest import (
+    ManifestInvalid,
+    Record,
+    build_manifest,
+    check_folder,
+    read_manifest,
+    read_record,
+    read_stamp,
+    write_record,
+)
 from octavo_engine.fetching.order import parse_order
 from tests.octavo_engine.fetching.fetcher import FILES, REPO, WANTED, WEIGHTS, Fetcher
 from tests.support.model_hub import HubStore, Weather
@@ -308,3 +321,71 @@ def test_order_refuses_what_may_move_or_names_nothing(
 ) -> None:
     with pytest.raises(InvalidSpec, match=word):
         parse_order(uri, revision, tmp_path, **options)
+
+
+# A record that others can write to ---------------------------------------------------------------
+def forge_record(folder: Path, **changed: object) -> None:
+    """As somebody would who may write to a shared volume."""
+    manifest = json.loads((folder / contract.MANIFEST_FILE).read_bytes())
+    manifest["files"][0] |= changed
+    content = json.dumps(manifest).encode()
+    verified = json.loads((folder / contract.VERIFIED_FILE).read_bytes())
+    verified["manifest"] = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    (folder / contract.MANIFEST_FILE).write_bytes(content)
+    (folder / contract.VERIFIED_FILE).write_text(json.dumps(verified))
+
+
+@pytest.mark.parametrize("path", ["../precious", "/etc/precious", ".", "..", "a/b", "", ".verified", "a\0"])
+def test_record_never_leads_out_of_its_folder(store: HubStore, fetcher: Fetcher, path: str) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    precious = fetcher.folder.parent / "precious"
+    precious.write_bytes(b"precious")
+    forge_record(fetcher.folder, path=path)
+    with pytest.raises(ManifestInvalid):
+        read_record(fetcher.folder)
+    fetcher(commit)
+    assert precious.read_bytes() == b"precious"
+    assert read_record(fetcher.folder) is not None
+
+
+def test_record_that_was_forged_is_found_by_the_pinned_digest(store: HubStore, fetcher: Fetcher) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    pinned = fetcher(commit).digest
+    evil = b"evil weights"
+    (fetcher.folder / "model.safetensors").write_bytes(evil)
+    manifest = json.loads((fetcher.folder / contract.MANIFEST_FILE).read_bytes())
+    assert manifest["files"][3]["path"] == "model.safetensors"
+    stamps = {name: read_stamp(fetcher.folder / name) for name in WANTED}
+    forged = [
+        ModelFile(**file)
+        if file["path"] != "model.safetensors"
+        else ModelFile(path=file["path"], size=len(evil), digest=f"sha256:{hashlib.sha256(evil).hexdigest()}")
+        for file in manifest["files"]
+    ]
+    whole = build_manifest(REPO, commit, forged)
+    write_record(fetcher.folder, Record(manifest=whole, stamps={n: s for n, s in stamps.items() if s}))
+    fetcher(commit)
+    assert (fetcher.folder / "model.safetensors").read_bytes() == evil
+    assert fetcher(commit, manifest_digest=pinned).digest == pinned
+    assert (fetcher.folder / "model.safetensors").read_bytes() == WEIGHTS
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.floats(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["files", "commit", "stamps"]), inner)
+        ),
+        max_leaves=8,
+    )
+)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_json_is_a_record_or_is_refused(tmp_path: Path, value: object) -> None:
+    content = json.dumps(value).encode()
+    (tmp_path / contract.MANIFEST_FILE).write_bytes(content)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    (tmp_path / contract.VERIFIED_FILE).write_text(json.dumps({"manifest": digest, "stamps": value}))
+    with pytest.raises(ManifestInvalid):
+        read_record(tmp_path)
+    assert read_manifest(tmp_path) is None
