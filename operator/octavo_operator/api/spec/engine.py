@@ -15,7 +15,6 @@ RESERVED_ENV: Final = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HOME")
 """Environment variables that the operator sets itself."""
 IMAGE_PATTERN: Final = r"^([a-zA-Z0-9][a-zA-Z0-9._:/@-]*)?$"
 ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
-RESOURCE_NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 
 _FLAGS = ", ".join(f"'{flag}'" for flag in sorted(RESERVED_FLAGS))
 _ENV = ", ".join(f"'{name}'" for name in RESERVED_ENV)
@@ -116,12 +115,6 @@ class Accelerator(ApiModel):
         max_length=64,
         description="Kind of device, whose memory the plan divides.",
         json_schema_extra={"enum": [*sorted(ACCELERATORS)]},
-    )
-    resource_name: str = Field(
-        default="nvidia.com/gpu",
-        pattern=RESOURCE_NAME_PATTERN,
-        max_length=253,
-        description="Name of the devices in a pod's resources.",
     )
     count: int = Field(
         default=0,

@@ -46,9 +46,9 @@ class Fallback(ApiModel):
     """What holds while the engines cannot be read (mode SLO)."""
 
     replicas: int = Field(ge=1, le=MAX_REPLICAS, description="Replicas after five minutes without readings.")
-    behavior: Literal["CurrentReplicasIfHigher", "Static"] = Field(
+    behavior: Literal["CurrentReplicasIfHigher"] = Field(
         default="CurrentReplicasIfHigher",
-        description="CurrentReplicasIfHigher: never fewer than there are. Static: exactly so many.",
+        description="CurrentReplicasIfHigher: never fewer than there are.",
     )
 
 
