@@ -23,6 +23,7 @@ FILES = (
     ServedFile(path="config.json", size=7, digest="git-sha1:1"),
     ServedFile(path="model.safetensors", size=8, digest="sha256:2"),
 )
+DIGEST = f"sha256:{'9' * 64}"
 IDENTITY = Identity(
     model_name="m", revision=REVISION, manifest_digest="sha256:3", version="1", repository="a/b", files=FILES
 )
@@ -115,9 +116,8 @@ def record_files(folder: Path) -> Iterator[Callable[[], str]]:
     """Write the record of a fetch beside the model, and give its digest."""
 
     def write() -> str:
-        entry = ModelFile(
-            path="config.json", size=(folder / "config.json").stat().st_size, digest=f"sha256:{'9' * 64}"
-        )
+        size = (folder / "config.json").stat().st_size
+        entry = ModelFile(path="config.json", size=size, digest=DIGEST)
         manifest = build_manifest("org/tiny", REVISION, [entry])
         write_record(folder, stamp_files(folder, manifest))
         return manifest.digest
@@ -135,7 +135,7 @@ def test_warm_prints_the_record_of_a_fetched_folder(
     said = json.loads(capsys.readouterr().out)
     assert (said["model"], said["repository"], said["revision"]) == ("org/tiny", "org/tiny", REVISION)
     assert said["manifest_digest"] == digest
-    assert [file["digest"] for file in said["files"]] == ["sha256:9"]
+    assert [file["digest"] for file in said["files"]] == [DIGEST]
     assert said["kernels"][0]["path"] == "torch-reference"
     assert said["dtype"] == "bfloat16"
     assert isinstance(said["token_id"], int)
