@@ -10,6 +10,7 @@ from typing import Any
 from octavo_operator.api import names
 from octavo_operator.api.status import InferenceServiceStatus
 from octavo_operator.decide.history import next_number, prunable_revisions
+from octavo_operator.decide.kept_configs import keep_config
 from octavo_operator.decide.learning import learn
 from octavo_operator.decide.pinning import add_pin
 from octavo_operator.decide.report import Decisions, build_status
@@ -23,7 +24,7 @@ from octavo_operator.decide.world import World
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.deployment import build_deployment
 from octavo_operator.desired.metadata import Manifest
-from octavo_operator.desired.pins import build_pins
+from octavo_operator.desired.pins import Pin, build_pins
 from octavo_operator.desired.revision import Revision, revision_data
 from octavo_operator.desired.service import build_service
 
@@ -82,7 +83,7 @@ def build_manifests(
     """
     manifests: list[Manifest] = []
     if target.pin is not None:
-        manifests.append(build_pins(world.owner, add_pin(world.pins, target.pin)))
+        manifests.append(build_ledger(world, target.pin, target.config))
     manifests += build_revisions(world, target.revision, rollout, now=now)
     manifests += build_main_service(world, rollout)
     templates = {one: template_of(world, target, one) for one in rollout.replicas}
@@ -156,6 +157,11 @@ def build_removals(world: World, rollout: RolloutDecision, wanted: Sequence[Mani
         ),
         *(Removal(kind=one.kind, name=one.name) for one in find_stale(world, wanted)),
     ]
+
+
+def build_ledger(world: World, pin: Pin, config: str) -> Manifest:
+    pins = add_pin(world.pins, pin)
+    return build_pins(world.owner, pins, keep_config(world.configs, pins, commit=pin.commit, config=config))
 
 
 def build_resolver_removals(world: World, target: Target) -> list[Removal]:

@@ -32,6 +32,8 @@ class Target:
     pin: Pin | None = None
     revision: Revision | None = None
     refusal: Refusal | None = None
+    config: str = ""
+    """The commit's config.json, where it was looked up for this target; to be kept."""
     question: str = ""
     """Of the resolver pod that has not said all yet; any other one can go."""
 

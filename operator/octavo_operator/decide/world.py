@@ -15,6 +15,7 @@ from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.intent import TRACKED_COMMIT
+from octavo_operator.decide.kept_configs import parse_kept
 from octavo_operator.decide.observed import (
     DeploymentView,
     Placed,
@@ -27,7 +28,7 @@ from octavo_operator.decide.resolving import ResolverView, is_resolver, parse_re
 from octavo_operator.decide.upstream import Upstream
 from octavo_operator.desired.learned import Learned, parse_annotations
 from octavo_operator.desired.metadata import Owner
-from octavo_operator.desired.pins import PINS_KEY, Pin, parse_pins
+from octavo_operator.desired.pins import CONFIGS_KEY, PINS_KEY, Pin, parse_pins
 from octavo_operator.desired.revision import Revision, parse_revision_data
 from octavo_operator.desired.scaling_memory import MEMORY_KEY
 
@@ -87,6 +88,8 @@ class World:
     """KV blocks that an engine of the planned revision measured room for; None while none is known."""
     resolvers: tuple[ResolverView, ...] = ()
     """Pods that look up what the operator may not see."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Configurations that are kept, packed, by commit."""
     fetching: str = ""
     """How far the pods of the planned revision are with their files, in words; empty if that is unknown."""
     upstream: Upstream | None = None
@@ -118,12 +121,16 @@ def parse_world(body: Body, children: Children) -> World:
     check_service_name(owner.name)
     status = parse_status(dict(body.get("status", {})))
     revisions = _parse_revisions(children.revisions)
+    ledger = _ledger_of(owner, children.config_maps)
     return World(
         owner=owner,
         generation=body["metadata"].get("generation", 0),
         spec=parse_spec(body),
         status=status,
-        pins=merge_pins(_parse_pins(owner, children.config_maps), revisions.values()),
+        pins=merge_pins(
+            parse_pins(ledger.get(PINS_KEY, "[]"), name=names.pins_name(owner.name)), revisions.values()
+        ),
+        configs=parse_kept(ledger.get(CONFIGS_KEY, "{}")),
         revisions=revisions,
         deployments={view.revision: view for view in map(parse_deployment, _staying(children.deployments))},
         pods=tuple(parse_pod(pod) for pod in children.pods if not is_resolver(pod)),
@@ -163,12 +170,11 @@ def _parse_resolvers(owner: Owner, pods: Iterable[Body]) -> tuple[ResolverView, 
     return tuple(view for view in views if view.owner_uid == owner.uid)
 
 
-def _parse_pins(owner: Owner, config_maps: Iterable[Body]) -> tuple[Pin, ...]:
+def _ledger_of(owner: Owner, config_maps: Iterable[Body]) -> Mapping[str, str]:
+    """The data of the ConfigMap that remembers."""
     name = names.pins_name(owner.name)
-    for body in config_maps:
-        if body["metadata"]["name"] == name:
-            return parse_pins(body.get("data", {}).get(PINS_KEY, "[]"), name=name)
-    return ()
+    found = (body for body in config_maps if body["metadata"]["name"] == name)
+    return next((body.get("data") or {} for body in found), {})
 
 
 def _find_scaling_memory(owner: Owner, config_maps: Iterable[Body]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from octavo_operator.api import names
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
 PINS_KEY: Final = "pins.json"
+CONFIGS_KEY: Final = "configs.json"
 MAX_PINS: Final = 200
 """The oldest are forgotten; a line takes about 300 bytes and a ConfigMap holds 1 MiB."""
 
@@ -57,13 +59,17 @@ LATER_FIELDS: Final = {"tracked": False, "manifest_digest": "", "size_bytes": 0}
 KNOWN_FIELDS: Final = frozenset(field.name for field in fields(Pin))
 
 
-def build_pins(owner: Owner, pins: tuple[Pin, ...]) -> Manifest:
+def build_pins(owner: Owner, pins: tuple[Pin, ...], configs: Mapping[str, str]) -> Manifest:
+    """`configs`: packed configurations by commit."""
     lines = ",\n".join(json.dumps(render_pin(pin), sort_keys=True) for pin in pins[-MAX_PINS:])
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": build_metadata(owner, names.pins_name(owner.name), names.service_labels(owner.name)),
-        "data": {PINS_KEY: f"[\n{lines}\n]\n"},
+        "data": {
+            PINS_KEY: f"[\n{lines}\n]\n",
+            **({CONFIGS_KEY: json.dumps(configs, indent=0)} if configs else {}),
+        },
     }
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from octavo.model_report import ModelReport
 from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.conditions import format_time
+from octavo_operator.decide.kept_configs import recall_config
 from octavo_operator.decide.pinning import (
     is_commit,
     is_tracked,
@@ -22,10 +23,10 @@ from octavo_operator.decide.target import Refusal
 from octavo_operator.decide.world import World
 from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.resolver_pod import Question, needs_resolver
-from octavo_operator.shell.configs import Configs
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.resolver_pods import ResolverPods
+from octavo_operator.shell.seen_commits import SeenCommit, SeenCommits
 from octavo_operator.shell.settings import Settings
 from octavo_operator.shell.upstream import UpstreamWatch
 
@@ -59,33 +60,51 @@ class Lookup:
         self._manifests = manifests
         self._resolver_pods = resolver_pods
         self._upstream = upstream
-        self._configs = Configs()
+        self._seen = SeenCommits()
 
     async def find(self, world: World, pin: Pin | None, *, now: datetime, before_asking: Announce) -> Answer:
         """`pin` is what the words were resolved to before; its commit is looked up, never another one."""
-        config = self._configs.recall(pin.uri, pin.commit) if pin is not None else None
-        if pin is not None and config is not None:
-            return Answer(pin=pin, config=config)
+        seen = self._recall(world, pin) if pin is not None else None
+        if pin is not None and seen is not None:
+            return answer_of(pin, seen)
         if needs_resolver(world.spec.model):
             return await self._ask_pod(world, pin, now=now)
         await before_asking()
         return await self._ask_hub(world.spec.model, pin, now=now)
+
+    def _recall(self, world: World, pin: Pin) -> SeenCommit | None:
+        """What this process saw, or an earlier one kept."""
+        seen = self._seen.recall(pin.uri, pin.commit)
+        if seen is not None:
+            return seen
+        config = recall_config(world.configs, pin.commit) if pin.manifest_digest else None
+        if config is None:
+            return None
+        seen = SeenCommit(config=config, manifest_digest=pin.manifest_digest, size_bytes=pin.size_bytes)
+        self._seen.remember(pin.uri, pin.commit, seen)
+        return seen
 
     # The hub --------------------------------------------------------------------------------------
     async def _ask_hub(self, model: ModelSource, pin: Pin | None, *, now: datetime) -> Answer:
         resolved = pin or await self._resolve(model, now=now)
         if isinstance(resolved, Refusal):
             return Answer(refusal=resolved)
-        config = await self._hub.read_config(repository_of(model.uri), resolved.commit)
+        seen = self._seen.recall(model.uri, resolved.commit) or await self._read(model.uri, resolved)
+        return Answer(pin=resolved, refusal=seen) if isinstance(seen, Refusal) else answer_of(resolved, seen)
+
+    async def _read(self, uri: str, pin: Pin) -> SeenCommit | Refusal:
+        config = await self._hub.read_config(repository_of(uri), pin.commit)
         if isinstance(config, Refusal):
-            return Answer(pin=resolved, refusal=config)
-        if not resolved.manifest_digest:
-            manifest = await self._manifests.read(repository_of(model.uri), resolved.commit)
+            return config
+        digest, size = pin.manifest_digest, pin.size_bytes
+        if not digest:
+            manifest = await self._manifests.read(repository_of(uri), pin.commit)
             if isinstance(manifest, Refusal):
-                return Answer(pin=resolved, refusal=manifest)
-            resolved = with_manifest(resolved, manifest.digest, manifest.size_bytes)
-        self._configs.remember(model.uri, resolved.commit, config)
-        return Answer(pin=resolved, config=config)
+                return manifest
+            digest, size = manifest.digest, manifest.size_bytes
+        seen = SeenCommit(config=config, manifest_digest=digest, size_bytes=size)
+        self._seen.remember(uri, pin.commit, seen)
+        return seen
 
     async def _resolve(self, model: ModelSource, *, now: datetime) -> Pin | Refusal:
         """A commit is asked for too: that it exists is worth knowing before a pod does."""
@@ -125,9 +144,17 @@ class Lookup:
         refusal = refuse_report(found, report)
         if refusal is not None:
             return Answer(pin=found, refusal=refusal)
-        text = json.dumps(report.config)
-        self._configs.remember(model.uri, found.commit, text)
-        return Answer(pin=with_manifest(found, report.manifest_digest, report.size_bytes), config=text)
+        seen = SeenCommit(
+            config=json.dumps(report.config),
+            manifest_digest=report.manifest_digest,
+            size_bytes=report.size_bytes,
+        )
+        self._seen.remember(model.uri, found.commit, seen)
+        return answer_of(found, seen)
+
+
+def answer_of(pin: Pin, seen: SeenCommit) -> Answer:
+    return Answer(pin=with_manifest(pin, seen.manifest_digest, seen.size_bytes), config=seen.config)
 
 
 def make_pin(model: ModelSource, commit: str, *, now: datetime) -> Pin:

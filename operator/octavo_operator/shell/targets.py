@@ -79,8 +79,9 @@ class Targets:
             return Target(pin=answer.pin, refusal=answer.refusal, question=answer.question)
         plan = plan_revision(world.spec, json.loads(answer.config))
         if isinstance(plan, Refusal):
-            return Target(pin=answer.pin, refusal=plan)
-        return Target(pin=answer.pin, revision=self._build_revision(world, answer.pin, plan))
+            return Target(pin=answer.pin, refusal=plan, config=answer.config)
+        revision = self._build_revision(world, answer.pin, plan)
+        return Target(pin=answer.pin, revision=revision, config=answer.config)
 
     def _build_revision(self, world: World, pin: Pin, plan: MemoryPlan) -> Revision:
         return build_revision(

@@ -170,7 +170,7 @@ def test_fixed_words_give_the_same_commit_for_ever(steps: list[tuple[ModelSource
         assert find_pin(pins, words) == pin or not pin.tracked
         if not followed:
             assert promised.setdefault(words.refresh_token, pin.commit) == pin.commit
-    stored = build_pins(OWNER, pins)["data"][PINS_KEY]
+    stored = build_pins(OWNER, pins, {})["data"][PINS_KEY]
     assert parse_pins(stored, name="chat-pins") == pins
 
 

@@ -138,7 +138,7 @@ def test_world_is_read_back_as_it_was_built() -> None:
                 )
             ),
         ),
-        config_maps=(stored_body(build_pins(OWNER, (make_pin(),))),),
+        config_maps=(stored_body(build_pins(OWNER, (make_pin(),), {})),),
         services=(stored_body(build_service(OWNER, port=8000, serving=revision.hash)),),
     )
     world = parse_world(service_body(), children)
@@ -177,7 +177,7 @@ def test_pins_are_made_from_all_revisions_kept_when_somebody_deletes_the_config_
 
 
 def test_same_words_keep_their_commit_when_somebody_edits_the_config_map() -> None:
-    edited = stored_body(build_pins(OWNER, (make_pin(commit="f" * 40),)))
+    edited = stored_body(build_pins(OWNER, (make_pin(commit="f" * 40),), {}))
     record = stored_body(
         build_controller_revision(OWNER, revision_data(make_revision()), number=1, learned=NOTHING)
     )
@@ -203,7 +203,7 @@ GOOD_LINE = json.dumps(asdict(make_pin()))
     ],
 )
 def test_world_refuses_what_a_hand_has_made_of_it(text: str) -> None:
-    pins = build_pins(OWNER, ())
+    pins = build_pins(OWNER, (), {})
     pins["data"]["pins.json"] = text
     with pytest.raises(InvalidSpec, match=r"ConfigMap chat-pins.*delete the ConfigMap"):
         parse_world(service_body(), Children(config_maps=(pins,)))

@@ -62,7 +62,7 @@ def manifests(spec: Any) -> list[dict[str, Any]]:
     world = make_world(spec=spec, served_kinds=frozenset({"HTTPRoute", "InferencePool"}))
     sharing = Sharing(weights={revision.hash: 100}, services=(revision.hash,))
     return [
-        build_pins(OWNER, (make_pin(spec),)),
+        build_pins(OWNER, (make_pin(spec),), {}),
         build_controller_revision(OWNER, revision_data(revision), number=1, learned=Learned()),
         *build_policies(world, {revision.hash: revision.template}),
         deployment_of(revision, replicas=2, deadline=spec.rollout.progress_deadline_seconds),

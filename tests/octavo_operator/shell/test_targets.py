@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from octavo.model_report import ModelReport, encode_model_report
+from octavo_operator.decide.kept_configs import keep_config
 from octavo_operator.decide.next_state import build_resolver_removals
 from octavo_operator.decide.pinning import add_pin
 from octavo_operator.decide.resolving import ResolverView, parse_resolver
@@ -119,12 +120,15 @@ class Play:
 
         found = run(self.targets.find(self.world, now=self.now, before_asking=ignore))
         target = found[0]
-        pins = add_pin(self.world.pins, target.pin) if target.pin is not None else self.world.pins
+        if target.pin is not None:
+            pins = add_pin(self.world.pins, target.pin)
+            kept = keep_config(self.world.configs, pins, commit=target.pin.commit, config=target.config)
+            self.world = replace(self.world, pins=pins, configs=kept)
         gone = {removal.name for removal in build_resolver_removals(self.world, target)}
         made = [parse_resolver(pod) for pod in self.kube.made]
         self.kube.made.clear()
         left = tuple(view for view in self.world.resolvers if view.pod.name not in gone)
-        self.world = replace(self.world, pins=pins, resolvers=(*left, *made))
+        self.world = replace(self.world, resolvers=(*left, *made))
         return found
 
     def later(self, seconds: float) -> None:
@@ -184,8 +188,29 @@ def test_words_are_resolved_once_and_every_pod_is_told_the_digest_of_the_files()
     assert commit_of(stage.look()) == COMMIT
     assert stage.hub.asked == asked, "nothing is asked twice"
     stage.restart()
+    stage.hub.outage = True
     assert commit_of(stage.look()) == COMMIT
-    assert stage.hub.asked == [*asked, f"config {COMMIT}"], "the digest is kept with the pin"
+    assert stage.hub.asked == asked, "digest and configuration are kept"
+
+
+def test_thousand_services_with_the_same_words_read_one_configuration() -> None:
+    stage = play()
+    stage.look()
+    stage.world = make_world(spec=make_spec(model={"uri": URI}))
+    assert commit_of(stage.look()) == COMMIT
+    questions = [f"config {COMMIT}", f"files {COMMIT}"]
+    assert stage.hub.asked == ["resolve main", *questions, "resolve main"]
+
+
+def test_configuration_that_was_not_kept_is_read_again_at_the_pinned_commit() -> None:
+    stage = play()
+    stage.look()
+    stage.world = replace(stage.world, configs={COMMIT: "damaged"})
+    stage.hub.commit = NEXT
+    stage.hub.asked.clear()
+    stage.restart()
+    assert commit_of(stage.look()) == COMMIT
+    assert stage.hub.asked == [f"config {COMMIT}"]
 
 
 def test_outage_refuses_only_words_that_were_never_resolved() -> None:
@@ -323,6 +348,20 @@ def test_new_commit_of_a_followed_gated_branch_is_looked_up_while_the_last_good_
     assert stage.resolver().question, "the pod goes on"
     stage.end_resolver("Succeeded", report(commit=NEXT))
     assert commit_of(stage.look()) == NEXT
+
+
+def test_edit_of_other_fields_needs_no_pod_after_a_restart() -> None:
+    """A volume would be read to its last byte again."""
+    stage = play(uri="pvc://models/qwen")
+    stage.look()
+    stage.end_resolver("Succeeded", report(commit=DIGEST))
+    stage.look()
+    stage.restart()
+    stage.world = replace(
+        stage.world, spec=make_spec(model={"uri": "pvc://models/qwen"}, engine={"maxSequences": 2})
+    )
+    assert commit_of(stage.look()) == DIGEST
+    assert stage.world.resolvers == ()
 
 
 def test_edit_of_the_words_takes_the_pod_of_the_earlier_ones_away() -> None:
