@@ -59,11 +59,12 @@ from octavo_engine.fetching.manifest import (
 )
 from octavo_engine.fetching.order import FetchOrder
 from octavo_engine.fetching.progress import Measure, Progress
-from octavo_engine.fetching.space import check_space
+from octavo_engine.fetching.space import check_space, disk_full, is_disk_full
 
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED_SHOWN: Final = 8
+BLOCK_BYTES: Final = 4096
 
 
 def fetch(order: FetchOrder, hub: Hub, progress: Progress) -> Manifest:
@@ -73,11 +74,23 @@ def fetch(order: FetchOrder, hub: Hub, progress: Progress) -> Manifest:
         return done
     make_folder(order.folder)
     progress.begin("fetched", bind(_measure_others, order))
-    with folder_lock(order.folder, tick=progress.show):
-        record = usable_record(order)
-        if record is not None and not order.thorough and is_unchanged(order.folder, record):
-            return record.manifest  # by who held the lock before
-        return _bring(order, hub, progress, record)
+    try:
+        with folder_lock(order.folder, tick=progress.show):
+            record = usable_record(order)
+            if record is not None and not order.thorough and is_unchanged(order.folder, record):
+                return record.manifest  # by who held the lock before
+            return _bring(order, hub, progress, record)
+    except OSError as error:  # of what is written beside the files
+        if is_disk_full(error):
+            raise disk_full(order.folder, _num_bytes_needed(order)) from error
+        raise
+
+
+def _num_bytes_needed(order: FetchOrder) -> int:
+    """As far as it is known; one block at least, for what could not be written."""
+    manifest = read_manifest(order.folder)
+    missing = 0 if manifest is None else num_bytes_missing(order.folder, manifest.files)
+    return max(missing, BLOCK_BYTES)
 
 
 def make_folder(folder: Path) -> None:

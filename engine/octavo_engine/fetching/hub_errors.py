@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from typing import Final
 
 from octavo import engine_contract as contract
 from octavo_engine.fetching.errors import FetchFailed
 from octavo_engine.fetching.hub_client import errors
+from octavo_engine.fetching.space import is_disk_full
 
 TransportError: Final[type[Exception]] = errors.HfHubHTTPError.__mro__[1]
 """The base of the HTTP library's errors, whichever library the client uses (httpx or its successor)."""
@@ -44,7 +44,7 @@ def translate(error: Exception, what: str) -> FetchFailed | None:
             return FetchFailed(reason, f"{what}: {advice}")
     if isinstance(error, errors.HfHubHTTPError):
         return _by_status(error, what)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return FetchFailed(contract.REASON_DISK_FULL, f"{what}: no space left on the model volume")
     if isinstance(error, TransportError | ConnectionError | TimeoutError) or _is_short_transfer(error):
         said = SIGNED.sub("?…", str(error))

@@ -29,9 +29,9 @@ def disk_full(folder: Path, need_bytes: int) -> FetchFailed:
     )
 
 
-def is_disk_full(error: OSError) -> bool:
+def is_disk_full(error: Exception) -> bool:
     """Of the volume, or of this user's share in it."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _others_on_volume(folder: Path) -> str:

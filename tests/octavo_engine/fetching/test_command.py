@@ -160,6 +160,7 @@ def test_resolve_and_warm_commands_report_as_json(tmp_path: Path) -> None:
     assert all(json.loads(line)["level"] == "info" for line in warmed.stderr.splitlines())
 
 
+@pytest.mark.slow
 def test_resolver_of_a_volume_reports_and_its_files_can_be_served(tmp_path: Path) -> None:
     """As two pods do it: one resolves, the other fetches by what the first one said, and serves."""
     log, folder = tmp_path / "termination-log", tmp_path / "models" / "one"

@@ -112,6 +112,7 @@ def test_client_that_says_nothing_does_not_hold_the_fetch(port: int) -> None:
     assert time.monotonic() - started < 3
 
 
+@pytest.mark.slow
 def test_progress_grows_while_the_command_fetches_and_while_another_waits(
     store: HubStore, hub_server: ModelHub, tmp_path: Path, port: int
 ) -> None:

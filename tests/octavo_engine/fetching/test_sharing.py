@@ -10,14 +10,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from octavo import engine_contract as contract
+from octavo.errors import InvalidSpec
 from octavo_engine.cli.termination import EXIT_CODES
 from octavo_engine.fetching import folder_lock as lock_module
 from octavo_engine.fetching.download import INCOMING
+from octavo_engine.fetching.errors import FetchFailed
 from octavo_engine.fetching.folder_lock import LOCK_FILE, folder_lock
 from octavo_engine.fetching.manifest import check_folder
 from tests.octavo_engine.fetching.fetcher import FILES, REPO, Fetcher, start_fetch
@@ -213,3 +216,34 @@ def small_volume(tmp_path: Path) -> Iterator[Path]:
         pytest.skip(f"a small volume needs the right to mount: {done.stderr.strip()}")
     yield folder
     subprocess.run(("umount", str(folder)), check=True)
+
+
+def test_whole_cache_is_served_from_a_volume_that_cannot_be_written(
+    store: HubStore, hub_server: ModelHub, small_volume: Path
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher = Fetcher(hub_server, small_volume / commit)
+    manifest = fetcher(commit)
+    subprocess.run(("mount", "-o", "remount,ro", str(small_volume)), check=True)
+    assert fetcher(commit) == manifest
+    with pytest.raises(InvalidSpec, match="Read-only file system"):
+        fetcher(commit, thorough=True)
+    fetcher.folder = small_volume / "other"
+    with pytest.raises(InvalidSpec, match="Read-only file system"):
+        fetcher(commit)
+
+
+def test_volume_without_room_for_a_record_is_told(
+    store: HubStore, hub_server: ModelHub, small_volume: Path
+) -> None:
+    commit = store.add_commit(REPO, {"config.json": b"", "model.safetensors": b""}, message="one")
+    (small_volume / "one").mkdir()
+    hog = os.open(small_volume / "hog", os.O_WRONLY | os.O_CREAT)
+    with suppress(OSError):
+        while True:
+            os.write(hog, bytes(4096))
+    os.close(hog)
+    with pytest.raises(FetchFailed) as caught:
+        Fetcher(hub_server, small_volume / "one")(commit)
+    assert caught.value.reason == contract.REASON_DISK_FULL
+    assert "0 B are free" in str(caught.value)
