@@ -10,6 +10,7 @@ import torch
 from octavo_engine.models.adaptation import Adaptation, LowRank, StepRows
 from octavo_engine.models.attention import GroupedQueryAttention
 from octavo_engine.models.decoder import Decoder, DecoderLayer
+from octavo_engine.models.family import FamilySwitches
 from octavo_engine.models.layers import GatedMLP, Linear
 
 
@@ -61,7 +62,10 @@ Adapt = Callable[[Linear, str, list[tuple[str, int]]], Linear]
 
 
 def make_adaptable(decoder: Decoder) -> AdaptableDecoder:
-    """The same decoder; attention and dense MLPs can be adapted, experts and latent attention cannot."""
+    """The same decoder; attention and dense MLPs can be adapted.
+
+    Experts and latent attention cannot, nor attention whose rows were reordered when they were loaded.
+    """
     rows, sites = StepRows(), dict[str, Site]()
 
     def adapt(linear: Linear, prefix: str, parts: list[tuple[str, int]]) -> Linear:
@@ -75,9 +79,8 @@ def make_adaptable(decoder: Decoder) -> AdaptableDecoder:
             )
         return replace(linear, adaptation=adaptation)
 
-    fused = decoder.config.family.fused_projections
     layers = tuple(
-        _adaptable_layer(layer, f"model.layers.{index}.", adapt, fused=fused)
+        _adaptable_layer(layer, f"model.layers.{index}.", adapt, decoder.config.family)
         for index, layer in enumerate(decoder.layers)
     )
     return AdaptableDecoder(decoder=replace(decoder, layers=layers), rows=rows, sites=sites)
@@ -90,12 +93,12 @@ def _columns(parts: list[tuple[str, int]]) -> Iterator[tuple[str, slice]]:
         start += size
 
 
-def _adaptable_layer(layer: DecoderLayer, prefix: str, adapt: Adapt, *, fused: bool) -> DecoderLayer:
-    attention, mlp = layer.attention, layer.mlp
-    if isinstance(attention, GroupedQueryAttention):
+def _adaptable_layer(layer: DecoderLayer, prefix: str, adapt: Adapt, family: FamilySwitches) -> DecoderLayer:
+    attention, mlp, fused = layer.attention, layer.mlp, family.fused_projections
+    if isinstance(attention, GroupedQueryAttention) and not family.neighbours_paired:
         attention = _adaptable_attention(attention, prefix + "self_attn.", adapt, fused=fused)
     if isinstance(mlp, GatedMLP):
-        mlp = _adaptable_mlp(mlp, prefix + "mlp.", adapt, fused=fused)
+        mlp = _adaptable_mlp(mlp, f"{prefix}{family.mlp_module}.", adapt, fused=fused)
     return replace(layer, attention=attention, mlp=mlp)
 
 

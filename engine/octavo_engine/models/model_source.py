@@ -11,7 +11,7 @@ from octavo_engine.gguf_tokens import num_named_tokens
 from octavo_engine.models.gguf_config import read_gguf_config
 from octavo_engine.models.gguf_weights import GGUFWeights
 from octavo_engine.models.loading import read_model_json
-from octavo_engine.models.nested_text import TextWeights
+from octavo_engine.models.nested_text import TextWeights, has_text_part
 from octavo_engine.models.weight_files import WeightFiles, WeightSource
 
 
@@ -31,11 +31,7 @@ def open_model(path: Path) -> ModelSource:
     """Read the configuration of a folder or file; raises a `StartError` that names what is wrong."""
     gguf_path = find_gguf(path)
     if gguf_path is None:
-        return ModelSource(
-            config=read_model_json(path, "config.json", required=True),
-            folder=path,
-            open_weights=lambda: TextWeights(WeightFiles.of_model(path)),
-        )
+        return _open_folder(path)
     file = GGUFFile(gguf_path)
     return ModelSource(
         config=read_gguf_config(file),
@@ -43,3 +39,13 @@ def open_model(path: Path) -> ModelSource:
         open_weights=lambda: GGUFWeights(file),
         num_named_ids=num_named_tokens(file),
     )
+
+
+def _open_folder(path: Path) -> ModelSource:
+    config = read_model_json(path, "config.json", required=True)
+
+    def open_weights() -> WeightSource:
+        files = WeightFiles.of_model(path)
+        return TextWeights(files) if has_text_part(config) else files
+
+    return ModelSource(config=config, folder=path, open_weights=open_weights)

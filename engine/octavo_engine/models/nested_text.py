@@ -14,18 +14,21 @@ from torch import Tensor
 from octavo.families.nested import text_part
 from octavo_engine.models.weight_files import StoredTensor, WeightSource
 
-WITH_TEXT_PART: Final = ("gemma3", "llama4")
+WITH_TEXT_PART: Final = ("gemma3", "llama4", "mistral3")
 """Types whose text part computes for text alone what a plain text model does."""
 PREFIXES: Final = {"language_model.": "", "model.language_model.": "model."}
 """Where its tensors lie, as published and as `transformers` holds them -> how plain models call them."""
 OTHER_PARTS: Final = ("vision_tower.", "vision_model.", "multi_modal_projector.")
 
 
+def has_text_part(config: Mapping[str, object]) -> bool:
+    """Whether the language model is one part of several."""
+    return config.get("model_type") in WITH_TEXT_PART
+
+
 def text_config(config: Mapping[str, object]) -> Mapping[str, object]:
     """The configuration of the language model: the nested one, or the whole."""
-    if config.get("model_type") not in WITH_TEXT_PART:
-        return config
-    return text_part(config) or config
+    return (text_part(config) if has_text_part(config) else None) or config
 
 
 class TextWeights:

@@ -15,6 +15,7 @@ from octavo_engine.models.adaptable import AdaptableDecoder, make_adaptable
 from octavo_engine.models.adapter_config import read_adapter_config
 from octavo_engine.models.adapter_loading import read_adapter
 from tests.octavo_engine.lora import PEFT_DEFAULTS, save_adapter
+from tests.octavo_engine.models.test_families import LLAMA4
 from tests.octavo_engine.oracle import load_engine, save_tiny_model
 
 PREFIX = "base_model.model.model.layers.0."
@@ -179,3 +180,14 @@ def test_projections_of_experts_are_not_adaptable(tmp_path: Path) -> None:
     model_dir = save_tiny_model(tmp_path / "model", "MixtralConfig", num_hidden_layers=1, num_local_experts=2)
     model = make_adaptable(load_engine(model_dir)._runner._model)
     assert {name.rpartition(".")[2] for name in model.sites} == {"q_proj", "k_proj", "v_proj", "o_proj"}
+
+
+def test_llama4_takes_adapters_on_its_plain_mlps_and_not_on_attention_that_was_reordered(
+    tmp_path: Path,
+) -> None:
+    folder = save_tiny_model(
+        tmp_path, "Llama4TextConfig", **{**LLAMA4, "num_hidden_layers": 2, "interleave_moe_layer_step": 2}
+    )
+    sites = make_adaptable(load_engine(folder)._runner._model).sites
+    names = ("gate_proj", "up_proj", "down_proj")
+    assert set(sites) == {f"model.layers.0.feed_forward.{name}" for name in names}

@@ -22,6 +22,7 @@ from tests.octavo_engine.oracle import (
     load_engine,
     random_prompts,
     request,
+    save_tiny_model,
     unsettle_norms,
 )
 
@@ -44,10 +45,19 @@ GEMMA3_VISION = {
     "image_size": 28,
     "patch_size": 14,
 }
+PIXTRAL = {**GEMMA3_VISION, "model_type": "pixtral", "head_dim": 8}
+MISTRAL = {"model_type": "mistral", "head_dim": 16, "sliding_window": None}
 GEMMA3 = {"head_dim": 16, "sliding_window": 20, "query_pre_attn_scalar": 32}
 CASES = [
     pytest.param("Llama4Config", {**TINY, **LLAMA4}, LLAMA4_VISION, {}, id="llama4"),
     pytest.param("Gemma3Config", {**TINY, **GEMMA3}, GEMMA3_VISION, {"mm_tokens_per_image": 1}, id="gemma3"),
+    pytest.param(
+        "Mistral3Config",
+        {**TINY, **MISTRAL},
+        PIXTRAL,
+        {"spatial_merge_size": 1, "tie_word_embeddings": False},
+        id="mistral3",
+    ),
 ]
 
 
@@ -116,6 +126,14 @@ def test_ends_and_type_are_read_where_they_are_stated(tmp_path: Path, inside: bo
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert load_engine(tmp_path, dtype="auto").facts.dtype == "bfloat16"
     assert load_engine(tmp_path).facts.eos_token_ids == {4, 7}
+
+
+def test_part_that_a_plain_model_does_not_have_is_refused(tmp_path: Path) -> None:
+    folder = save_tiny_model(tmp_path, num_hidden_layers=1)
+    path = folder / "model.safetensors"
+    save_file({**load_file(path), "vision_tower.weight": torch.zeros(4)}, path, metadata={"format": "pt"})
+    with pytest.raises(ModelFileError, match=r"vision_tower\.weight"):
+        load_engine(folder)
 
 
 def test_other_types_with_images_are_refused_by_name() -> None:

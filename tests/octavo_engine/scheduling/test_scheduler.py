@@ -154,6 +154,18 @@ def test_running_sequence_is_counted_at_its_window_and_not_at_its_prompts_chunks
     assert chunks(engine.scheduler) == {"0": 1, "1": 39}
 
 
+def test_running_sequence_is_counted_at_its_chunk_and_not_at_its_text() -> None:
+    """Counted as if it kept what it computed, the first would leave no room for the second."""
+    chunk = KVCacheGroup(layers=(0,), window=8, chunked=True)
+    engine = simulated(num_blocks=16, budget=40, groups=(chunk,), caching=False)
+    engine.add([1] * 42, max_tokens=8)
+    engine.step()
+    engine.step()
+    assert engine.scheduler.pool.counts.referenced == 1
+    engine.add([2] * 42, max_tokens=8)
+    assert chunks(engine.scheduler) == {"0": 1, "1": 39}
+
+
 def test_drafts_take_only_what_all_others_leave_of_the_budget() -> None:
     engine = simulated(num_blocks=16, budget=8, drafts=4, caching=False)
     engine.add([0, 1] * 4, max_tokens=12)
