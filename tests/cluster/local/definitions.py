@@ -1,4 +1,4 @@
-"""Definitions of kinds that other projects own: Gateway API and its Inference Extension, for the tests.
+"""Definitions of kinds that other projects own (Gateway API, KEDA and others), for the tests.
 
 They are files of Go modules, taken once from the module proxy into the cache: a version and a checksum,
 as with the programs. `go mod download` compares the checksum with the public log; we compare it with the pin.
@@ -52,6 +52,23 @@ INFERENCE_EXTENSION: Final = Definitions(
     files=("config/crd/bases/inference.networking.k8s.io_inferencepools.yaml",),
 )
 ALL_DEFINITIONS: Final = (GATEWAY_API, INFERENCE_EXTENSION)
+KEDA: Final = Definitions(
+    module="github.com/kedacore/keda/v2",
+    version="v2.18.1",
+    checksum="h1:h6bRt/IOxxtZpJlHSqhdH/lcInH7Z9obxg/JvWOmGAw=",
+    files=("config/crd/bases/keda.sh_scaledobjects.yaml",),
+)
+PROMETHEUS_OPERATOR: Final = Definitions(
+    module="github.com/prometheus-operator/prometheus-operator",
+    version="v0.83.0",
+    checksum="h1:qAKbm+45fqNGcn9sGTa1Ae2TM3KZuYA/uyoD2QKi9+o=",
+    files=(
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
+)
+AUTOSCALING_DEFINITIONS: Final = (KEDA, PROMETHEUS_OPERATOR)
+"""Nothing of ours reads these kinds; our samples are of them."""
 
 
 def missing_definitions(wanted: Iterable[Definitions] = ALL_DEFINITIONS) -> list[Definitions]:

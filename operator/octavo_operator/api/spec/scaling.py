@@ -35,7 +35,8 @@ class ScaleDown(ApiModel):
         default=300,
         ge=0,
         le=3600,
-        description="Replicas fall only to the most that was wanted in the last so many seconds.",
+        description="Replicas fall only to the most that was wanted in the last so many seconds, or in one "
+        "and a half times what a new one takes to start if that is longer.",
     )
     max_percent: int = Field(
         default=20, ge=1, le=100, description="Most replicas given up in a minute, in percent; at least one."

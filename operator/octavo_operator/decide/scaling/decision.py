@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from octavo.capacity import Capacity
+from octavo.step_model import StepCosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class ScalingFigures:
     desired: int
     """Before anything delays or blocks it."""
     capacity: Capacity
+    costs: StepCosts
+    """As learned."""
     memory_share: float
     """η, as the brake has left it."""
     cold_start_seconds: float

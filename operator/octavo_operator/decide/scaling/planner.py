@@ -167,6 +167,7 @@ def _decide(
         occupied_replicas=need.occupied,
         desired=need.high,
         capacity=need.capacity,
+        costs=need.costs,
         memory_share=need.limits.memory_share,
         cold_start_seconds=horizon,
         starting=view.count("starting"),
