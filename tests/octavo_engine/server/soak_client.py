@@ -18,7 +18,7 @@ from tests.octavo_engine.server.running_server import MODEL, parse_event
 
 ANSWER_SECONDS = 60.0
 SMALL_BUFFER = 4096
-HEAD = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+HEAD = "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
 
 
 class Manner(Enum):
@@ -69,8 +69,9 @@ class Caller:
         content = json.dumps({"model": MODEL, **body}).encode()
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=SMALL_BUFFER)
         try:
+            head = HEAD.format(path=_path(body), length=len(content)).encode()
             return await asyncio.wait_for(
-                self._converse(reader, writer, content, manner, random), timeout=ANSWER_SECONDS
+                self._converse(reader, writer, head, content, manner, random), timeout=ANSWER_SECONDS
             )
         finally:
             writer.close()
@@ -81,13 +82,13 @@ class Caller:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        head: bytes,
         content: bytes,
         manner: Manner,
         random: Random,
     ) -> Got:
-        head = HEAD.format(length=len(content))
         sent = content[: random.randrange(len(content))] if manner is Manner.LEAVES_IN_THE_BODY else content
-        writer.write(head.encode() + sent)
+        writer.write(head + sent)
         await writer.drain()
         if manner in (Manner.LEAVES_IN_THE_BODY, Manner.LEAVES_AT_ONCE):
             return NOTHING
@@ -97,6 +98,17 @@ class Caller:
         return await _read_answer(reader, manner, random)
 
 
+def _path(body: dict[str, Any]) -> str:
+    return "/v1/chat/completions" if "messages" in body else "/v1/completions"
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """Of a completion, a chat, or a piece of either."""
+    if "text" in choice:
+        return str(choice["text"])
+    return str((choice.get("message") or choice["delta"]).get("content") or "")
+
+
 async def _read_answer(reader: asyncio.StreamReader, manner: Manner, random: Random) -> Got:
     head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
     status = int(head.split()[1])
@@ -104,7 +116,7 @@ async def _read_answer(reader: asyncio.StreamReader, manner: Manner, random: Ran
         most = random.randrange(8) if manner is Manner.LEAVES_IN_THE_ANSWER else None
         return await _read_events(reader, status, most=most, pause=manner is Manner.READS_SLOWLY)
     answer = json.loads(await reader.read(-1))
-    texts = {choice["index"]: choice["text"] for choice in answer.get("choices", ())}
+    texts = {choice["index"]: _text(choice) for choice in answer.get("choices", ())}
     return Got(status=status, texts=texts, is_whole=True)
 
 
@@ -117,7 +129,7 @@ async def _read_events(reader: asyncio.StreamReader, status: int, *, most: int |
             return Got(status=status, texts=texts, is_whole=True)
         assert "error" not in event, event
         for choice in event["choices"]:
-            texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+            texts[choice["index"]] = texts.get(choice["index"], "") + _text(choice)
         count += 1
         if count == most:
             break

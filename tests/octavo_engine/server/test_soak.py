@@ -41,18 +41,31 @@ FLAGS = (
 def kinds(random: Random) -> list[dict[str, Any]]:
     """Different requests: shared and own prefixes, greedy and seeded, short and long, one choice and two."""
     prefix = [random.randint(3, VOCAB_SIZE - 1) for _ in range(40)]
-    return [
+    asked = [
         {
-            "prompt": prefix[: random.choice([0, 16, 40])]
-            + [random.randint(3, VOCAB_SIZE - 1) for _ in range(random.randint(1, 30))],
+            **_question(random, prefix),
             "max_tokens": random.choice([1, 2, 3, 5, 8, 60]),
-            "ignore_eos": random.random() < 0.8,
             "n": random.choice([1, 1, 1, 2]),
             "seed": number,
             **random.choice([{"temperature": 0}, {"temperature": 1.0, "top_p": 0.9}, {"top_k": 20}]),
         }
         for number in range(NUM_KINDS)
     ]
+    return [{**body, **_form(random)} for body in asked]
+
+
+def _question(random: Random, prefix: list[int]) -> dict[str, Any]:
+    if random.random() < 0.2:
+        return {"messages": [{"role": "user", "content": "Katze " * random.randint(1, 4)}]}
+    own = [random.randint(3, VOCAB_SIZE - 1) for _ in range(random.randint(1, 30))]
+    return {"prompt": prefix[: random.choice([0, 16, 40])] + own}
+
+
+def _form(random: Random) -> dict[str, Any]:
+    """Bound by a grammar, free with an end, or free without one."""
+    if random.random() < 0.15:
+        return {"structured_outputs": {"regex": "[a-z]{2,9}( [0-9]+)?"}}
+    return {"ignore_eos": random.random() < 0.8}
 
 
 @dataclass
