@@ -281,9 +281,12 @@ def test_unseeded_requests_differ(model_dir: Path) -> None:
     assert first != second
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("temperature", [1e-6, 1e-5, 1e-4, 1e-3])
-def test_tiny_temperature_is_greedy_also_among_others(model_dir: Path, temperature: float) -> None:
-    engine = load_engine(model_dir)
+def test_tiny_temperature_is_greedy_also_among_others(
+    model_dir: Path, temperature: float, dtype: str
+) -> None:
+    engine = load_engine(model_dir, dtype=dtype)
     cold = generate(engine, [request("greedy", PROMPT, 7)])[0]
     mixed = run_until_idle(
         engine,
