@@ -16,13 +16,17 @@ class BusyEngine:
     def __init__(self) -> None:
         self.rate = 0.0
         """Requests a second of each pod."""
+        self.preempted = 0.0
+        """Sequences put back, a second."""
         self._served = 0.0
+        self._put_back = 0.0
         self._seen_at = time.monotonic()
 
     def page(self) -> str:
         """As /metrics answers now."""
         now = time.monotonic()
         self._served += self.rate * (now - self._seen_at)
+        self._put_back += self.preempted * (now - self._seen_at)
         self._seen_at, served = now, self._served
         counted = dict.fromkeys(
             (contract.REQUESTS_ARRIVED, contract.REQUESTS_ADMITTED, contract.REQUESTS_FINISHED), served
@@ -35,7 +39,7 @@ class BusyEngine:
             contract.GENERATION_TOKENS: served * OUTPUT_TOKENS,
             contract.CACHED_PROMPT_TOKENS: 0.0,
             contract.RECOMPUTED_TOKENS: 0.0,
-            contract.NUM_PREEMPTIONS: 0.0,
+            contract.NUM_PREEMPTIONS: self._put_back,
             contract.NUM_REQUESTS_RUNNING: min(8.0, self.rate),
             contract.NUM_REQUESTS_WAITING: 0.0,
             "kv_referenced": min(8.0, self.rate) * PROMPT_TOKENS,

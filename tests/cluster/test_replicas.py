@@ -64,14 +64,14 @@ def test_scaled_number_outlives_edits_restarts_and_the_end_of_autoscaling(stage:
     stage.kubectl("scale", "lsvc", "tiny", "--replicas=3")
     stage.make_ready(stage.wait_pods(commit, 3))
 
-    stage.kubectl("patch", "lsvc", "tiny", "--type=merge", "-p", '{"rollout": {"revisionHistoryLimit": 3}}')
+    patch(stage, '{"rollout": {"revisionHistoryLimit": 3}}')
     stage.wait_condition("Ready", "True")
     assert replicas_of(stage) == 3
     stage.stop_operator()
     stage.start_operator()
     time.sleep(3)
     assert replicas_of(stage) == 3
-    stage.kubectl("patch", "lsvc", "tiny", "--type=merge", "-p", '{"autoscaling": null, "replicas": 2}')
+    patch(stage, '{"autoscaling": null, "replicas": 2}')
     stage.wait_pods(commit, 2)
     assert replicas_of(stage) == 2
 
@@ -90,6 +90,21 @@ def test_recommendation_is_published_and_the_number_of_spec_stands(stage: Stage)
     assert answer.json()["mode"] == "Recommend"
     assert "Scaled" not in {event["reason"] for event in stage.list("events")}
     assert stage.service()["status"]["autoscaling"]["reason"] == "Recommended"
+
+
+def test_a_storm_of_preemptions_adds_one_replica_and_says_so(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    engine = busy_engine(stage, commit)
+    stage.serve(commit, autoscaling={"mode": "SLO", "maxReplicas": 4, "slo": SLO})
+    wait_for(lambda: "limitedBy" in stage.service()["status"]["autoscaling"], "the first round")
+    assert replicas_of(stage) == 1
+    engine.rate, engine.preempted = 0.05, 2.0
+
+    wait_for(lambda: replicas_of(stage) == 2, "one more")
+    said = stage.service()["status"]["autoscaling"]["recent"][0]
+    assert (said["reason"], said["replicas"]) == ("PreemptionBrake", 2)
+    time.sleep(15)
+    assert replicas_of(stage) == 2, "the one on its way is not ready yet"
 
 
 def test_service_under_slo_grows_with_its_load_and_shrinks_after(stage: Stage) -> None:
