@@ -277,6 +277,7 @@ def test_model_on_a_claim_is_named_by_its_files(stage: Stage) -> None:
     (pod,) = stage.wait_pods(DIGEST)
     volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
     assert volumes["source"]["persistentVolumeClaim"] == {"claimName": "models", "readOnly": True}
+    stage.wait_condition("MemoryPlanned", "True")
     unpinned = stage.wait_condition("RevisionPinned", "False", reason="UnpinnedWords")
     assert f"revision: {DIGEST}" in unpinned["message"]
     assert stage.service()["status"]["model"]["resolvedRevision"] == DIGEST
