@@ -7,7 +7,7 @@ the same set, and nothing was refused. Whoever adds a rule adds the scene that n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ from octavo_operator.api.rbac import build_rules
 from tests.cluster.busy_engine import BusyEngine
 from tests.cluster.local.audit import FORBIDDEN, Request, read_requests
 from tests.cluster.local.cluster import Cluster
-from tests.cluster.local.definitions import ALL_DEFINITIONS
 from tests.cluster.stage import REPO, Stage, wait_for
+from tests.cluster.stage_fixtures import install_gateway_definitions, remove_gateway_definitions
 
 pytestmark = pytest.mark.cluster
 
@@ -28,15 +28,12 @@ ROUTING: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
-def routed_cluster(defined_cluster: Cluster) -> Cluster:
-    """Where Gateway API and its Inference Extension are installed."""
-    for definitions in ALL_DEFINITIONS:
-        for path in definitions.paths:
-            defined_cluster.kubectl("apply", "--server-side", "-f", str(path))
-    for plural in ("httproutes.gateway.networking.k8s.io", "inferencepools.inference.networking.k8s.io"):
-        defined_cluster.kubectl("wait", "--for=condition=Established", f"crd/{plural}", "--timeout=30s")
-    return defined_cluster
+@pytest.fixture(scope="module")
+def routed_cluster(defined_cluster: Cluster) -> Iterator[Cluster]:
+    """With Gateway API and its Inference Extension, which the other modules' cluster has not."""
+    install_gateway_definitions(defined_cluster)
+    yield defined_cluster
+    remove_gateway_definitions(defined_cluster)
 
 
 def granted(rules: list[dict[str, Any]]) -> set[Access]:
