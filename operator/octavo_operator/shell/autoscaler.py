@@ -182,9 +182,11 @@ def key_of(world: World) -> Key:
 
 
 def held_replicas(world: World, policy: Autoscaling) -> int:
-    """The number there is; where somebody deleted the Deployment, what was last decided."""
+    """What was last decided. One Deployment's size is not it: in a rollout two may share the number."""
+    said = world.status.autoscaling
+    if said is not None and policy.mode == "SLO":
+        return said.desired_replicas
     serving = world.deployments.get(world.selected or "")
     if serving is not None:
         return serving.wanted
-    said = world.status.autoscaling
     return said.desired_replicas if said is not None else clamp(0, policy)

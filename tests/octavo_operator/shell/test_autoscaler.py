@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from octavo_operator.api.status import AutoscalingStatus, InferenceServiceStatus
 from octavo_operator.decide.scaling import EngineReading, PlannerState, Reading, Unknown
 from octavo_operator.decide.scaling.memory_text import format_memory, parse_memory
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.metadata import Owner
-from octavo_operator.shell.autoscaler import Autoscaler
+from octavo_operator.shell.autoscaler import Autoscaler, held_replicas
 from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.kinds import CONFIG_MAPS, Kind
 from octavo_operator.shell.kube import ApiUnreachable, Kube
@@ -365,3 +366,16 @@ def test_an_object_of_the_same_name_begins_without_memory() -> None:
         assert on.autoscaler.decide(*serving(owner=reborn)).reason == "MetricsUnread"
 
     play(scene)
+
+
+def test_number_held_is_what_was_decided_when_an_exchange_took_some_of_the_serving_pods() -> None:
+    status = InferenceServiceStatus(
+        autoscaling=AutoscalingStatus(desired_replicas=3, reason="LoadOnTarget", message="")
+    )
+    deployments = {"old": make_deployment("old", wanted=1), "new": make_deployment("new", wanted=2)}
+    world = make_world(
+        spec=make_spec(autoscaling=SLO), status=status, selected="old", deployments=deployments
+    )
+    policy = world.spec.autoscaling
+    assert policy is not None
+    assert held_replicas(world, policy) == 3

@@ -25,17 +25,16 @@ def readable_pods(world: World) -> tuple[PodView, ...]:
 def view_service(
     world: World, target: Target, readings: Mapping[str, Reading], *, held: int
 ) -> ServiceView | None:
-    """None while no revision serves; `held` is the number where somebody deleted its Deployment."""
+    """None while no revision serves; `held` is the number that there is to be."""
     stored = world.revisions.get(world.selected or "")
     if stored is None:
         return None
     revision = stored.revision
-    serving = world.deployments.get(revision.hash)
     return ServiceView(
         pods=tuple(
             view_pod(pod, readings.get(pod.name)) for pod in world.pods if pod.revision == revision.hash
         ),
-        replicas=serving.wanted if serving else held,
+        replicas=held,
         in_rollout=target.revision is None or target.revision.hash != world.selected,
         engine=name_kind(revision),
         prior=find_prior(revision.plan, readings.values()),
