@@ -58,7 +58,8 @@ class InferencePool(ApiModel):
     """A Gateway API Inference Extension InferencePool for each revision."""
 
     endpoint_picker_ref: EndpointPicker = Field(
-        description="The extension that picks a pod for each request, by the engines' own metrics."
+        description="The extension that picks a pod for each request, by the engines' own metrics. It must "
+        "serve every pool that names it: a pool's name ends with its revision."
     )
 
 
