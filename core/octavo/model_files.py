@@ -22,6 +22,7 @@ CONFIG_FILE: Final = "config.json"
 INDEX_FILE: Final = "model.safetensors.index.json"
 SINGLE_WEIGHTS: Final = "model.safetensors"
 WEIGHTS_SUFFIX: Final = ".safetensors"
+GGUF_SUFFIX: Final = ".gguf"
 PLAIN_SUFFIXES: Final = (".json", ".jinja", ".txt", ".model", ".tiktoken")
 """Configuration, tokenizers of every kind, chat templates."""
 MAX_INDEX_BYTES: Final = 64 << 20
@@ -63,6 +64,11 @@ def needed_paths(paths: Iterable[str], index: Mapping[str, object] | None) -> fr
     known = frozenset(paths)
     _require(CONFIG_FILE in known, f"there is no {CONFIG_FILE}: this is not a model")
     return frozenset(path for path in known if _is_plain(path)) | _weights(known, index)
+
+
+def is_read_by_engine(name: str) -> bool:
+    """Whether a file at the top of a folder would be a part of the model that is served from it."""
+    return _is_plain(name) or _is_top_weights(name) or name.endswith(GGUF_SUFFIX)
 
 
 def _is_plain(path: str) -> bool:

@@ -14,7 +14,9 @@ from octavo_engine.fetching.manifest import (
     Manifest,
     ManifestInvalid,
     Record,
+    find_strays,
     is_unchanged,
+    read_manifest,
     read_record,
     read_stamp,
 )
@@ -62,6 +64,25 @@ def check_manifest_digest(order: FetchOrder, manifest: Manifest) -> None:
             f"{order.origin} at {order.commit}: its files have the manifest digest {manifest.digest}, and "
             f"{order.manifest_digest} was resolved; what answers for the hub does not tell the same twice",
         )
+
+
+def clear_strays(order: FetchOrder, manifest: Manifest) -> None:
+    """Take away what the commit does not have: of a folder that is ours; raises InvalidSpec for another.
+
+    Such a file, a chat template or an index of another commit, would change what is served.
+    """
+    strays = find_strays(order.folder, manifest)
+    if not strays:
+        return
+    names = ", ".join(strays[:5])
+    if read_manifest(order.folder) is None:
+        raise InvalidSpec(
+            f"{contract.FLAG_FETCH_TO} {order.folder}: holds files that are not this commit's, as {names}; "
+            "give an empty folder, or remove them"
+        )
+    logger.warning("%s: not of this commit, so removed: %s", order.folder, names)
+    for name in strays:
+        (order.folder / name).unlink(missing_ok=True)
 
 
 def find_damaged(

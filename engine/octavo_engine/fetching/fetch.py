@@ -6,6 +6,7 @@
 | the record, files written to since, or `thorough`  | those are read; the damaged ones are fetched again   |
 | files without a record                             | they are read; what is missing or wrong is fetched   |
 | another commit's record                            | refused: somebody may be serving it                  |
+| files that the commit does not have                | removed, if an earlier fetch made the folder         |
 
 A file gets its final name only after its digest was found right; until then it lies in `.incoming`,
 where an interrupted download goes on. The record is written last, so a folder with a record is whole.
@@ -33,6 +34,7 @@ from octavo.model_files import (
 from octavo.units import format_bytes
 from octavo_engine.fetching.checking import (
     check_manifest_digest,
+    clear_strays,
     find_damaged,
     intact_manifest,
     usable_record,
@@ -112,6 +114,7 @@ def _measure_others(order: FetchOrder) -> Measure:
 def _bring(order: FetchOrder, hub: Hub, progress: Progress, record: Record | None) -> Manifest:
     download = Download(hub, order.commit, order.folder)
     manifest = _listed(order, download) if record is None else record.manifest
+    clear_strays(order, manifest)
     stamps = {} if record is None else record.stamps
     missing = find_damaged(order, manifest.files, stamps, progress)
     if missing and record is not None:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from octavo import engine_contract as contract
-from octavo_engine.fetching.checking import intact_manifest, usable_record
+from octavo_engine.fetching.checking import clear_strays, intact_manifest, usable_record
 from octavo_engine.fetching.errors import FetchFailed
 from octavo_engine.fetching.fetch import make_folder
 from octavo_engine.fetching.folder_lock import folder_lock
@@ -69,6 +69,7 @@ def _changed_since(found: MountedFiles, record: Record | None) -> str:
 
 def _link_all(order: FetchOrder, found: MountedFiles) -> Manifest:
     manifest = build_manifest(order.origin, order.commit, found.files)
+    clear_strays(order, manifest)
     forget_record(order.folder)
     for file in manifest.files:
         _link(order.folder / file.path, found.folder / file.path)

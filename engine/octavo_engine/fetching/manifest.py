@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from octavo.engine_contract import MANIFEST_FILE, VERIFIED_FILE
 from octavo.errors import OctavoError
-from octavo.model_files import ModelFile, manifest_digest
+from octavo.model_files import ModelFile, is_read_by_engine, manifest_digest
 
 RECORD_MODE: Final = 0o644
 """A cache may be read by pods of other users."""
@@ -183,11 +183,18 @@ def forget_record(folder: Path) -> None:
 
 
 def is_unchanged(folder: Path, record: Record) -> bool:
-    """Whether no file was written to since it was verified, by its size and time."""
-    return all(
+    """Whether no file was written to since it was verified, by its size and time, and none was added."""
+    return not find_strays(folder, record.manifest) and all(
         read_stamp(folder / file.path) == record.stamps.get(file.path) is not None
         for file in record.manifest.files
     )
+
+
+def find_strays(folder: Path, manifest: Manifest) -> list[str]:
+    """Files that the engine would take for the model's, and that nobody verified."""
+    listed = {file.path for file in manifest.files}
+    names = {path.name for path in folder.iterdir()} - listed
+    return sorted(name for name in names if is_read_by_engine(name))
 
 
 def check_folder(folder: Path, revision: str) -> Manifest | None:

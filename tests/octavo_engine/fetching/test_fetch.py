@@ -275,6 +275,47 @@ def test_folder_is_not_whole_while_a_damaged_file_cannot_be_had(store: HubStore,
     assert (fetcher.folder / "config.json").read_bytes() == b"{}"
 
 
+# Files that nobody verified -----------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["chat_template.json", "extra.safetensors", "model.gguf"])
+def test_file_that_was_added_to_a_whole_folder_is_taken_away(
+    store: HubStore, fetcher: Fetcher, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody with a right to write to a shared cache could change what is served by it."""
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher(commit)
+    (fetcher.folder / name).write_text("{}")
+    (fetcher.folder / "notes.md").write_text("mine")
+    forget_requests(store)
+    fetcher(commit)
+    assert not (fetcher.folder / name).exists()
+    assert (fetcher.folder / "notes.md").exists()
+    assert files_asked_for(store) == []
+    assert f"not of this commit, so removed: {name}" in caplog.text
+
+
+def test_index_of_an_interrupted_fetch_of_another_commit_is_taken_away(
+    store: HubStore, fetcher: Fetcher
+) -> None:
+    first = store.add_commit(REPO, SHARDED, message="one")
+    second = store.add_commit(REPO, FILES, message="two")
+    fetcher(first)
+    (fetcher.folder / contract.VERIFIED_FILE).unlink()
+    fetcher(second)
+    left = {path.name for path in fetcher.folder.iterdir() if not path.name.startswith(".")}
+    assert left == WANTED
+
+
+def test_folder_with_files_of_somebody_elses_is_refused_and_left_alone(
+    store: HubStore, fetcher: Fetcher
+) -> None:
+    commit = store.add_commit(REPO, FILES, message="one")
+    fetcher.folder.mkdir(parents=True)
+    (fetcher.folder / "requirements.txt").write_text("mine")
+    with pytest.raises(InvalidSpec, match=r"requirements\.txt"):
+        fetcher(commit)
+    assert {path.name for path in fetcher.folder.iterdir()} == {"requirements.txt", LOCK_FILE}
+
+
 # Room and arguments ------------------------------------------------------------------------------
 def test_full_disk_is_told_before_the_first_byte_with_need_and_have(
     store: HubStore, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch

@@ -155,6 +155,15 @@ def test_change_that_left_size_and_time_is_found_by_a_thorough_look(linker: Link
     assert linker.refused(commit, thorough=True).reason == contract.REASON_DIGEST_MISMATCH
 
 
+def test_file_that_was_added_to_the_links_is_taken_away(linker: Linker, mount: Path) -> None:
+    commit = digest_of(mount)
+    linker(commit)
+    (linker.folder / "chat_template.jinja").write_text("evil")
+    linker(commit)
+    assert not (linker.folder / "chat_template.jinja").exists()
+    assert (linker.folder / "config.json").is_symlink()
+
+
 def test_file_that_is_written_to_while_it_is_read_is_no_answer(mount: Path, monkeypatch) -> None:
     from octavo_engine.fetching import reading
 
