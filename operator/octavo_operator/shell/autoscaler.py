@@ -14,18 +14,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from octavo.step_learning import LearnedCosts
-from octavo_operator.api.spec import Autoscaling
 from octavo_operator.decide.scaling import (
     PlannerState,
     ScalingDecision,
-    clamp,
     decide_fixed_replicas,
     decide_replicas,
 )
 from octavo_operator.decide.scaling.memory_text import parse_memory
 from octavo_operator.decide.scaling.publishing import is_news, recommend, still_holds, wait_for_readings
 from octavo_operator.decide.scaling.report import recall_recent
-from octavo_operator.decide.scaling.viewing import readable_pods, view_service
+from octavo_operator.decide.scaling.viewing import held_replicas, readable_pods, view_service
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.shell.cache import Key
@@ -156,7 +154,7 @@ class Autoscaler:
         world, policy, now = tracked.world, tracked.world.spec.autoscaling, self._clock()
         if policy is None:
             return
-        view = view_service(world, tracked.target, readings, held=held_replicas(world, policy))
+        view = view_service(world, tracked.target, readings, policy=policy)
         if view is None:
             return
         lent = self._costs.lend(tracked.state, view.engine)
@@ -179,14 +177,3 @@ class Autoscaler:
 
 def key_of(world: World) -> Key:
     return world.owner.namespace, world.owner.name
-
-
-def held_replicas(world: World, policy: Autoscaling) -> int:
-    """What was last decided. One Deployment's size is not it: in a rollout two may share the number."""
-    said = world.status.autoscaling
-    if said is not None and policy.mode == "SLO":
-        return said.desired_replicas
-    serving = world.deployments.get(world.selected or "")
-    if serving is not None:
-        return serving.wanted
-    return said.desired_replicas if said is not None else clamp(0, policy)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from octavo_operator.api.spec import Autoscaling
 from octavo_operator.decide.failures import find_failure
 from octavo_operator.decide.observed import PodView
+from octavo_operator.decide.scaling.fixed import clamp
 from octavo_operator.decide.scaling.prior import find_prior, name_kind
 from octavo_operator.decide.scaling.readings import Reading
 from octavo_operator.decide.scaling.view import NOT_ASKED, PodState, ScaledPod, ServiceView
@@ -22,10 +24,28 @@ def readable_pods(world: World) -> tuple[PodView, ...]:
     )
 
 
+def held_replicas(world: World, policy: Autoscaling) -> int:
+    """How many replicas there are to be, all revisions together, before this round.
+
+    What was last decided. One Deployment's size is not it: in a rollout two may share the number.
+    """
+    if policy.mode == "Recommend":
+        return world.spec.replicas
+    if world.status.autoscaling is not None:
+        return world.status.autoscaling.desired_replicas
+    serving = world.deployments.get(world.selected or "")
+    return serving.wanted if serving is not None else clamp(0, policy)
+
+
+def is_rolling(world: World, target: Target) -> bool:
+    """Another revision is on its way; a spec that is refused is on no way."""
+    return target.revision is not None and target.revision.hash != world.selected
+
+
 def view_service(
-    world: World, target: Target, readings: Mapping[str, Reading], *, held: int
+    world: World, target: Target, readings: Mapping[str, Reading], *, policy: Autoscaling
 ) -> ServiceView | None:
-    """None while no revision serves; `held` is the number that there is to be."""
+    """None while no revision serves."""
     stored = world.revisions.get(world.selected or "")
     if stored is None:
         return None
@@ -34,8 +54,8 @@ def view_service(
         pods=tuple(
             view_pod(pod, readings.get(pod.name)) for pod in world.pods if pod.revision == revision.hash
         ),
-        replicas=held,
-        in_rollout=target.revision is None or target.revision.hash != world.selected,
+        replicas=held_replicas(world, policy),
+        in_rollout=is_rolling(world, target),
         engine=name_kind(revision),
         prior=find_prior(revision.plan, readings.values()),
         max_model_len=revision.plan.max_model_len,

@@ -13,8 +13,18 @@ from octavo_operator.decide.scaling import PastDecision, ScalingDecision
 from octavo_operator.decide.scaling.findings import judge_scaling
 from octavo_operator.decide.scaling.publishing import is_news, recommend, still_holds, wait_for_readings
 from octavo_operator.decide.scaling.report import autoscaling_status, recall_recent
-from octavo_operator.decide.scaling.viewing import state_of
-from tests.octavo_operator.builders import make_container, make_pod
+from octavo_operator.decide.scaling.viewing import held_replicas, is_rolling, state_of
+from octavo_operator.decide.target import Refusal, Target
+from tests.octavo_operator.builders import (
+    URI,
+    make_container,
+    make_deployment,
+    make_pin,
+    make_pod,
+    make_revision,
+    make_spec,
+    make_world,
+)
 from tests.octavo_operator.decide.scaling.engines import Engine, Service, make_policy
 
 
@@ -163,3 +173,33 @@ def test_news_is_a_change_that_cannot_wait_a_minute() -> None:
 )
 def test_pod_counts_as(changes: dict[str, Any], state: str) -> None:
     assert state_of(make_pod(**changes)) == state
+
+
+DECIDED = InferenceServiceStatus(autoscaling=autoscaling_status(decided(replicas=4), None))
+
+
+@pytest.mark.parametrize(
+    ("status", "mode", "held"),
+    [
+        pytest.param(DECIDED, "SLO", 4, id="what was decided, however a rollout divides it"),
+        pytest.param(InferenceServiceStatus(), "SLO", 2, id="what its Deployment has before any decision"),
+        pytest.param(DECIDED, "Recommend", 7, id="what spec says"),
+    ],
+)
+def test_replicas_that_there_are_to_be(status: InferenceServiceStatus, mode: str, held: int) -> None:
+    world = make_world(
+        spec=make_spec(replicas=7),
+        selected="a",
+        status=status,
+        deployments={"a": make_deployment("a", wanted=2)},
+    )
+    assert held_replicas(world, make_policy(mode=mode)) == held
+
+
+def test_a_spec_that_is_refused_is_no_rollout() -> None:
+    one, other = make_revision(), make_revision(make_spec(model={"uri": URI, "revision": "b"}))
+    refused = Target(pin=make_pin(), refusal=Refusal(reason="InvalidConfig", message="no"))
+    world = make_world(selected=one.hash)
+    assert not is_rolling(world, refused)
+    assert not is_rolling(world, Target(pin=make_pin(), revision=one))
+    assert is_rolling(world, Target(pin=make_pin(), revision=other))
