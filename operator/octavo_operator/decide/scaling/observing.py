@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from octavo_operator.decide.scaling.cold_start import measure_cold_starts, note_
 from octavo_operator.decide.scaling.pressure import measure_pressure, remember_pressure
 from octavo_operator.decide.scaling.progress import Progress, progress_between
 from octavo_operator.decide.scaling.readings import EngineReading
-from octavo_operator.decide.scaling.state import MAX_KINDS, LiveMemory, PlannerState
+from octavo_operator.decide.scaling.state import MAX_KINDS, Arrivals, LiveMemory, PlannerState
 from octavo_operator.decide.scaling.traffic import remember_traffic
 from octavo_operator.decide.scaling.view import ServiceView
 
@@ -113,9 +113,7 @@ def _remember_live(
     blind = ready > 0 and len(fresh) < FRESH_SHARE * ready
     names = {pod.name for pod in view.pods}
     kept = {name: reading for name, reading in live.last.items() if name in names}
-    # A pod that was away for longer tells of a longer time: only its share of the last minute counts.
-    arrived = sum(one.arrived * min(1.0, RATE_SECONDS / one.seconds) for one in done.values())
-    arrivals = (*((at, count) for at, count in live.arrivals if at > now - RATE_SECONDS), (now, arrived))
+    arrivals = (*(one for one in live.arrivals if one.at > now - RATE_SECONDS), *_arrived(done, now=now))
     return replace(
         live,
         last={**kept, **fresh},
@@ -128,13 +126,29 @@ def _remember_live(
     )
 
 
+def _arrived(done: Mapping[str, Progress], *, now: float) -> list[Arrivals]:
+    """Usually one: all pods tell of the time since the last round, but one that was away of a longer one."""
+    counts: dict[int, float] = {}
+    for one in done.values():
+        span = max(1, round(one.seconds))
+        counts[span] = counts.get(span, 0.0) + one.arrived
+    return [Arrivals(at=now, seconds=span, count=count) for span, count in counts.items()]
+
+
+def _rate(arrivals: Iterable[Arrivals], *, now: float) -> float:
+    """Over the last minute; of what spans a longer time, its share of that minute."""
+    start = now - RATE_SECONDS
+    shares = (one.count * min(1.0, (one.at - start) / one.seconds) for one in arrivals if one.at > start)
+    return sum(shares) / RATE_SECONDS
+
+
 def _describe(view: ServiceView, live: LiveMemory, fresh: dict[str, EngineReading], *, now: float) -> Round:
     counted = live.counted_since
     return Round(
         fresh=fresh,
         unknown=view.count("ready") - len(fresh),
         # Over a whole minute from the start: what is not known yet counts as no request.
-        rate=None if counted is None else sum(count for _, count in live.arrivals) / RATE_SECONDS,
+        rate=None if counted is None else _rate(live.arrivals, now=now),
         is_settled=counted is not None and now - counted >= RATE_SECONDS - ROUND_SECONDS,
         is_dark=not fresh and view.count("ready") > 0,
         is_blackout=live.blind_rounds >= BLACKOUT_ROUNDS,

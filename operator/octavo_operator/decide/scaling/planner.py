@@ -21,6 +21,7 @@ from octavo_operator.decide.scaling.lowering import Lowering, choose_lower
 from octavo_operator.decide.scaling.observing import Round, objective_of, observe
 from octavo_operator.decide.scaling.sizing import Need, size_up
 from octavo_operator.decide.scaling.state import PlannerState, note_change, note_wanted, resumed
+from octavo_operator.decide.scaling.stuck import without_stuck
 from octavo_operator.decide.scaling.view import ServiceView
 
 WINDOW_HORIZONS: Final = 1.5
@@ -59,6 +60,7 @@ def decide_replicas(
     objective, held = objective_of(policy), clamp(view.replicas, policy)
     window = window_seconds(policy, cold_start_seconds(state.cold_starts))
     state = resumed(state, now=now, replicas=view.replicas, window=window)
+    view = without_stuck(view, state.live.last)
     seen, state = observe(now=now, policy=policy, view=view, state=state)
     brakes, state = read_brakes(state, view=view, objective=objective, now=now)
     need = size_up(seen, view=view, state=state, objective=objective)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import sub
 
 from octavo.step_learning import StepSample
 from octavo_operator.decide.scaling.readings import EngineReading, Histogram
@@ -70,7 +71,7 @@ def progress_between(before: EngineReading, after: EngineReading) -> Progress | 
 def _difference(after: Histogram, before: Histogram) -> Histogram | None:
     if after.bounds != before.bounds or after.total < before.total:
         return None
-    counts = tuple(late - early for late, early in zip(after.counts, before.counts, strict=True))
+    counts = tuple(map(sub, after.counts, before.counts))
     return Histogram(bounds=after.bounds, counts=counts)
 
 

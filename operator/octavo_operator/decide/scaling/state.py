@@ -26,6 +26,15 @@ MAX_RECENT: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Requests that came in so many seconds before a moment."""
+
+    at: float
+    seconds: float
+    count: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveMemory:
     """Lost with the process."""
 
@@ -33,8 +42,8 @@ class LiveMemory:
     """By pod, what it said last."""
     known: frozenset[str] = frozenset()
     """Pods that have been ready."""
-    arrivals: tuple[tuple[float, float], ...] = ()
-    """(time, requests) of each round of the last minute."""
+    arrivals: tuple[Arrivals, ...] = ()
+    """Of the rounds of the last minute."""
     pressure: tuple[Pressure, ...] = ()
     counted_since: float | None = None
     """When rates began to be known."""

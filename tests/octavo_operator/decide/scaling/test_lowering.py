@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -102,8 +103,13 @@ def test_nothing_is_given_up_when_the_sequences_there_are_would_not_fit() -> Non
     service = oversized(replicas=2, load=0.1)
 
     def crowd(engine: Engine) -> None:
+        steps = replace(engine.reading.steps, steps=service.now, seconds=service.now)
         engine.reading = make_reading(
-            at=service.now, running=40.0, kv_tokens_referenced=16_000.0, arrived=engine.reading.arrived
+            at=service.now,
+            running=40.0,
+            kv_tokens_referenced=16_000.0,
+            arrived=engine.reading.arrived,
+            steps=steps,
         )
 
     decision = service.run(60, 0.0, each=crowd)
