@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.accelerators import ACCELERATORS
+from octavo.accelerators import Accelerator
 from octavo.step_model import DeviceRates, rates_of
+from octavo.units import GIB
 
 NOISE_DRAWS: Final = 1 << 16
 """Steps after which the noise repeats; a power of two."""
@@ -59,11 +60,11 @@ class SimulatedEngine:
     """From which the planner's prior follows."""
 
 
-A10G_8B: Final = SimulatedEngine(
-    name="8B in bfloat16 on one A10G 24 GB",
+A10_8B: Final = SimulatedEngine(
+    name="8B in bfloat16 on one A10 of 24 GB",
     law=StepLaw(
         fixed_seconds=0.028,  # 16.06 GB of weights at 600 GB/s, and launches
-        seconds_per_prefill_token=0.00026,  # 16.06 GFLOP at 62 of 70 TFLOP/s
+        seconds_per_prefill_token=0.00016,  # 16.06 GFLOP at 100 of 125 TFLOP/s
         seconds_per_context_token=2.7e-7,  # 128 KiB at 80 % of 600 GB/s
         seconds_per_sequence=5e-5,
         seconds_per_prefill_context=4e-9,
@@ -76,9 +77,17 @@ A10G_8B: Final = SimulatedEngine(
     ),
     weight_bytes=16_060_522_496,
     kv_bytes_per_token=131_072,
-    rates=rates_of(ACCELERATORS["A10G-24GB"]),
+    rates=rates_of(
+        Accelerator(
+            name="A10-24GB",
+            memory_bytes=int(22.06 * GIB),
+            bandwidth_bytes_per_second=600 * 10**9,
+            flops_bf16=125 * 10**12,
+            source="NVIDIA data sheet",
+        )
+    ),
 )
-"""Sized as Llama-3.1-8B on the accelerator table's row A10G-24GB; times are round numbers, not measured."""
+"""Sized as Llama-3.1-8B with 22.06 GiB of memory; times are round numbers, not measured on that device."""
 
 
 def noise_table(disturbance: Disturbance, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -91,7 +91,8 @@ class Simulation:
         """Everything, in order of time."""
         self._pods.make_ready(self._replicas)
         self._pods.pass_time(0.0, self._requests)
-        scrape, decision = self._setting.scrape_seconds, self._policy.interval_seconds
+        decision = self._policy.interval_seconds
+        scrape = every = min(self._setting.scrape_seconds, decision)
         crashes = list(self._workload.crashes)
         while self._now < self._workload.seconds:
             due = min(
@@ -104,7 +105,7 @@ class Simulation:
                 crashes.pop(0)
             if due >= scrape:
                 self._scrape(due)
-                scrape += self._setting.scrape_seconds
+                scrape += every
             if due >= decision:
                 self._decide(due)
                 decision += self._policy.interval_seconds

@@ -38,7 +38,9 @@ class Traffic:
     prompt: LogNormal
     output: LogNormal
     variation: float
-    """Coefficient of variation of the gaps between arrivals."""
+    """Coefficient of variation of the gaps between arrivals of one stream."""
+    stream_rate: float
+    """Requests per second of the stream that this was measured on: more of them are several streams."""
     shared_tokens: int
     """Of the system prompt, the same in every request."""
     follow_up_ratio: float
@@ -63,6 +65,7 @@ CONVERSATION: Final = Traffic(
     prompt=LogNormal(mu=6.63, sigma=0.99, most=7168),
     output=LogNormal(mu=5.02, sigma=0.86, most=1000),
     variation=1.1,
+    stream_rate=5.4,
     shared_tokens=128,
     follow_up_ratio=0.3,
     follow_up_tokens_ratio=0.6,
@@ -72,6 +75,7 @@ CODE: Final = Traffic(
     prompt=LogNormal(mu=7.00, sigma=1.36, most=7168),
     output=LogNormal(mu=2.79, sigma=0.85, most=1000),
     variation=13.0,
+    stream_rate=2.6,
     shared_tokens=64,
     follow_up_ratio=0.5,
     follow_up_tokens_ratio=0.7,

@@ -68,8 +68,10 @@ def wandering(random: np.random.Generator, level: float, hours: float, *, spread
 
 
 def draw(random: np.random.Generator, traffic: Traffic, rate: Floats) -> Drawn:
-    """Requests of one kind along a rate."""
-    return draw_requests(random, traffic, arrivals(random, rate, variation=traffic.variation))
+    """Requests of one kind along a rate: as many independent streams as its highest needs."""
+    streams = max(1, round(float(rate.max()) / traffic.stream_rate))
+    times = [arrivals(random, rate / streams, variation=traffic.variation) for _ in range(streams)]
+    return draw_requests(random, traffic, np.sort(np.concatenate(times)))
 
 
 def conversation(random: np.random.Generator) -> Workload:
@@ -85,10 +87,10 @@ def code(random: np.random.Generator) -> Workload:
 
 
 def shifting_mix(random: np.random.Generator) -> Workload:
-    """A steady rate of which the share of code goes from a tenth to six tenths and back."""
-    rate = wandering(random, 20, 2, spread=0.15)
+    """A wandering rate of which the share of code goes from a tenth to a half and back."""
+    rate = wandering(random, 20, 2)
     at = np.arange(len(rate)) / len(rate)
-    share = 0.35 - 0.25 * np.cos(2 * np.pi * at)
+    share = 0.3 - 0.2 * np.cos(2 * np.pi * at)
     parts = merge(draw(random, CONVERSATION, rate * (1 - share)), draw(random, CODE, rate * share))
     return Workload(name="mix", seconds=len(rate), requests=parts)
 
@@ -109,8 +111,8 @@ def spike(random: np.random.Generator) -> Workload:
 
 
 def diurnal(random: np.random.Generator) -> Workload:
-    """A day in four hours: a fifth of the peak at night, with a quarter of an hour's unrest on top."""
-    hours = 4
+    """A day in three hours: a fifth of the peak at night, with some unrest on top."""
+    hours = 3
     at = np.arange(hours * HOUR) / (hours * HOUR)
     rate = (21 - 14 * np.cos(2 * np.pi * at)) * wandering(random, 1, hours, spread=0.1)
     return Workload(name="diurnal", seconds=len(rate), requests=draw(random, CONVERSATION, rate))

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from octavo_operator.simulation.engine_law import A10G_8B, Disturbance, SimulatedEngine
+from octavo_operator.simulation.engine_law import A10_8B, Disturbance, SimulatedEngine
 from octavo_operator.simulation.fleet_state import new_replicas, new_requests
 from octavo_operator.simulation.traffic import Drawn
 from octavo_operator.simulation.workloads import Workload
 
-QUIET = replace(A10G_8B, disturbance=Disturbance(noise=0.0, stalls_per_step=0.0))
+QUIET = replace(A10_8B, disturbance=Disturbance(noise=0.0, stalls_per_step=0.0))
 
 
 def drawn(arrival: Sequence[float], prompt: Sequence[int], output: Sequence[int]) -> Drawn:

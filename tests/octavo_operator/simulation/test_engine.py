@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from octavo_operator.simulation.compiled import IS_COMPILED
-from octavo_operator.simulation.engine_law import A10G_8B
+from octavo_operator.simulation.engine_law import A10_8B
 from octavo_operator.simulation.fleet_state import (
     ADMITTED,
     CACHED,
@@ -25,7 +25,7 @@ from octavo_operator.simulation.fleet_state import (
 )
 from tests.octavo_operator.simulation.small import QUIET, OneReplica, drawn, random_requests, with_pool
 
-LAW = A10G_8B.law
+LAW = A10_8B.law
 
 
 def test_request_alone_takes_the_steps_of_the_law() -> None:
@@ -75,7 +75,7 @@ def test_warm_replica_computes_only_what_its_cache_lacks() -> None:
 def test_every_request_ends_with_all_its_tokens_and_gives_its_blocks_back(seed: int) -> None:
     """In a pool of 200 blocks, where a request may take all but a few: some are preempted on the way."""
     requests = random_requests(seed, 200, seconds=100)
-    replica = OneReplica(with_pool(A10G_8B, 240), requests)
+    replica = OneReplica(with_pool(A10_8B, 240), requests)
     most = 0
     for moment in range(1, 2000, 2):
         replica.run_to(float(moment))
@@ -108,7 +108,7 @@ def test_small_pool_preempts_the_newest() -> None:
 def test_time_cut_into_slices_gives_the_same_history() -> None:
     """Runs of equal steps are computed at once: that must not be seen."""
     requests = random_requests(7, 150, seconds=60)
-    whole, sliced = OneReplica(A10G_8B, requests), OneReplica(A10G_8B, requests)
+    whole, sliced = OneReplica(A10_8B, requests), OneReplica(A10_8B, requests)
     whole.run_to(300.0)
     for moment in np.arange(0.01, 300.01, 0.01):
         sliced.run_to(float(moment))
@@ -118,9 +118,9 @@ def test_time_cut_into_slices_gives_the_same_history() -> None:
 
 
 SCRIPT = """
-from octavo_operator.simulation.engine_law import A10G_8B
+from octavo_operator.simulation.engine_law import A10_8B
 from tests.octavo_operator.simulation.small import OneReplica, random_requests
-replica = OneReplica(A10G_8B, random_requests(3, 40, seconds=20))
+replica = OneReplica(A10_8B, random_requests(3, 40, seconds=20))
 replica.run_to(60.0)
 print(replica.requests["end"].sum().hex(), replica.replicas[0]["counters"].sum().hex())
 """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -67,16 +66,19 @@ def _histogram(bounds: tuple[float, ...], counts: Ints) -> Histogram:
     return Histogram(bounds=bounds, counts=tuple(np.cumsum(counts).tolist()))
 
 
-def prior_of(engine: SimulatedEngine, *, accuracy: Sequence[float] = (1.0, 1.0, 1.0, 1.0)) -> StepCosts:
-    """What the operator would take a step to cost; `accuracy` makes the four costs wrong by factors."""
+def prior_of(engine: SimulatedEngine) -> StepCosts:
+    """What the operator takes a step to cost before it has seen one."""
     work = work_of_bytes(weights_bytes=engine.weight_bytes, kv_bytes_per_token=engine.kv_bytes_per_token)
-    prior = prior_costs(work, engine.rates)
-    base, prefill, context, sequence = accuracy
+    return prior_costs(work, engine.rates)
+
+
+def costs_off_by(law: StepLaw, factor: float) -> StepCosts:
+    """The engine's own costs, all wrong by one factor."""
     return StepCosts(
-        base_seconds=prior.base_seconds * base,
-        prefill_token_seconds=prior.prefill_token_seconds * prefill,
-        context_token_seconds=prior.context_token_seconds * context,
-        sequence_seconds=prior.sequence_seconds * sequence,
+        base_seconds=law.fixed_seconds * factor,
+        prefill_token_seconds=law.seconds_per_prefill_token * factor,
+        context_token_seconds=law.seconds_per_context_token * factor,
+        sequence_seconds=law.seconds_per_sequence * factor,
     )
 
 
@@ -102,6 +104,8 @@ class Planner:
     prior: StepCosts
     name: str = "Octavo"
     interval_seconds: float = 10.0
+    learns: bool = True
+    """Whether it may correct its prior; if not, it has to live with it."""
     state: PlannerState = field(default_factory=PlannerState)
 
     def decide(self, observation: Observation) -> Wish:
@@ -117,6 +121,8 @@ class Planner:
         decision, self.state = decide_replicas(
             now=observation.now, policy=self.spec, view=view, state=self.state
         )
+        if not self.learns:
+            self.state = replace(self.state, learned={})
         return Wish(
             replicas=decision.replicas,
             victims=decision.victims,

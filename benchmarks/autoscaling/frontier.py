@@ -1,0 +1,116 @@
+"""Attainment against replica-hours: medians over seeds, and what equal attainment costs a swept baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from benchmarks.autoscaling.cases import OCTAVO, SWEPT, Case
+from octavo_operator.simulation.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One policy on one load: medians over its seeds."""
+
+    policy: str
+    workload: str
+    cold_start_seconds: float
+    num_seeds: int
+    attained_percent: float
+    worst_attained_percent: float
+    replica_hours: float
+    reversals_per_hour: float
+    aborted: int
+    """Of all seeds."""
+    preemptions: float
+    lowered_in_blackout: int
+    """Of all seeds."""
+
+
+def medians(outcomes: Iterable[Outcome]) -> list[Point]:
+    """One point for each policy, load and cold start, in the order they came."""
+    groups: dict[tuple[str, str, float], list[Outcome]] = {}
+    for one in outcomes:
+        groups.setdefault((one.policy, one.workload, one.cold_start_seconds), []).append(one)
+    return [_median_of(group) for group in groups.values()]
+
+
+def _median_of(group: Sequence[Outcome]) -> Point:
+    first = group[0]
+    return Point(
+        policy=first.policy,
+        workload=first.workload,
+        cold_start_seconds=first.cold_start_seconds,
+        num_seeds=len(group),
+        attained_percent=median(one.attained_percent for one in group),
+        worst_attained_percent=min(one.attained_percent for one in group),
+        replica_hours=median(one.replica_hours for one in group),
+        reversals_per_hour=median(one.reversals_per_hour for one in group),
+        aborted=sum(one.aborted for one in group),
+        preemptions=median(one.preemptions for one in group),
+        lowered_in_blackout=sum(one.lowered_in_blackout for one in group),
+    )
+
+
+def hours_at(sweep: Sequence[tuple[float, float]], attained: float) -> float | None:
+    """Least replica-hours at which a sweep of (attained, hours) attains so much; None where it never does.
+
+    Between neighbours of the sweep both are taken to change together.
+
+    >>> hours_at([(99.0, 50.0), (95.0, 40.0), (80.0, 38.0)], 97.0)
+    45.0
+    >>> hours_at([(99.0, 50.0), (95.0, 40.0)], 99.5) is None
+    True
+    """
+    found = [hours for reached, hours in sweep if reached >= attained]
+    for (left, left_hours), (right, right_hours) in pairwise(sweep):
+        if left != right and min(left, right) <= attained <= max(left, right):
+            found.append(left_hours + (right_hours - left_hours) * (attained - left) / (right - left))
+    return min(found, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """The planner against the oracle-tuned target, seed by seed."""
+
+    workload: str
+    cold_start_seconds: float
+    percents: tuple[float, ...]
+    """Fewer replica-hours at equal attainment, one for each seed in which the baseline attains as much."""
+    out_of_reach: int
+    """Seeds in which no target attains as much."""
+
+    @property
+    def percent(self) -> float | None:
+        """The median; a seed out of reach counts as the highest."""
+        values = sorted([*self.percents, *([float("inf")] * self.out_of_reach)])
+        middle = median(values) if values else None
+        return None if middle == float("inf") else middle
+
+
+def saving(outcomes: Mapping[Case, Outcome], workload: str, cold_start_seconds: float) -> Saving:
+    """For each seed that has the planner and the whole sweep."""
+    percents: list[float] = []
+    out_of_reach = 0
+    runs = [
+        one
+        for one in outcomes.values()
+        if (one.workload, one.cold_start_seconds) == (workload, cold_start_seconds)
+    ]
+    for ours in (one for one in runs if one.policy == OCTAVO):
+        swept = {one.policy: one for one in runs if one.seed == ours.seed and one.policy in SWEPT}
+        sweep = [(swept[name].attained_percent, swept[name].replica_hours) for name in SWEPT if name in swept]
+        theirs = hours_at(sweep, ours.attained_percent)
+        if theirs is not None:
+            percents.append(100 * (1 - ours.replica_hours / theirs))
+        elif sweep:
+            out_of_reach += 1
+    return Saving(
+        workload=workload,
+        cold_start_seconds=cold_start_seconds,
+        percents=tuple(percents),
+        out_of_reach=out_of_reach,
+    )
