@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from octavo_engine.errors import ModelFileError
 from octavo_engine.models.decoder import Decoder
@@ -18,8 +19,9 @@ from octavo_engine.models.rope_config import RopeConfig
 from octavo_engine.models.tensor_reading import TensorReader
 from octavo_engine.models.weight_files import WeightSource
 
-IGNORABLE: Final = ("rotary_emb.inv_freq", "lm_head.weight")
-"""Derived buffers of old checkpoints, and the copy of tied embeddings."""
+HEAD: Final = "lm_head.weight"
+IGNORABLE: Final = ("rotary_emb.inv_freq",)
+"""Derived buffers of old checkpoints."""
 
 DTYPES: Final[Mapping[str, torch.dtype]] = {
     "bfloat16": torch.bfloat16,
@@ -58,7 +60,7 @@ def load_decoder(
     reader = TensorReader(files, dtype=dtype, device=device)
     table = (config.vocab_size, config.hidden_size)
     embeddings = reader.tensor("model.embed_tokens.weight", table)
-    head = embeddings if config.tied_embeddings else reader.tensor("lm_head.weight", table)
+    head = _read_head(reader, embeddings, tied=config.tied_embeddings)
     loader, layers = LayerLoader(reader, config), []
     for index in range(len(config.layers)):
         layers.append(loader.load(index))
@@ -75,6 +77,17 @@ def load_decoder(
         final_norm=final_norm,
         head=head[:num_token_ids],
     )
+
+
+def _read_head(reader: TensorReader, embeddings: Tensor, *, tied: bool) -> Tensor:
+    """The embeddings themselves, where they are tied and the files do not hold another head all the same.
+
+    As in `transformers`: a head that was trained on is not given up for a field that was left behind.
+    """
+    if tied and not reader.has(HEAD):
+        return embeddings
+    head = reader.tensor(HEAD, tuple(embeddings.shape))
+    return embeddings if tied and torch.equal(head, embeddings) else head
 
 
 def build_ropes(

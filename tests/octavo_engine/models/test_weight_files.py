@@ -13,7 +13,14 @@ from safetensors.torch import load_file, save_file
 
 from octavo_engine.errors import ModelFileError, UnsupportedModel
 from octavo_engine.models.weight_files import INDEX_FILE, SINGLE_FILE
-from tests.octavo_engine.oracle import generate, load_engine, request, save_tiny_model
+from tests.octavo_engine.oracle import (
+    generate,
+    load_engine,
+    load_oracle,
+    oracle_greedy,
+    request,
+    save_tiny_model,
+)
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 TENSOR = "model.layers.2.mlp.up_proj.weight"
@@ -42,7 +49,7 @@ def sharded(whole: Path, tmp_path: Path) -> Path:
 def rewrite(directory: Path, file: str, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
     tensors = load_file(directory / file)
     change(tensors)
-    save_file(tensors, directory / file)
+    save_file(tensors, directory / file, metadata={"format": "pt"})
 
 
 def without_tensor(tensors: dict[str, torch.Tensor]) -> None:
@@ -118,6 +125,32 @@ def test_missing_files_are_named(tmp_path: Path, whole: Path) -> None:
     shutil.copy(whole / "config.json", tmp_path)
     with pytest.raises(ModelFileError, match=r"model\.safetensors: missing"):
         load_engine(tmp_path)
+
+
+@pytest.fixture
+def tied(tmp_path: Path) -> Path:
+    return save_tiny_model(tmp_path / "tied", num_hidden_layers=1, tie_word_embeddings=True)
+
+
+def test_copy_of_tied_embeddings_takes_no_memory_of_its_own(tied: Path) -> None:
+    def add_copy(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+
+    text = generate(load_engine(tied), [request("r", [5, 6, 7], 12)])
+    rewrite(tied, SINGLE_FILE, add_copy)
+    engine = load_engine(tied)
+    decoder = engine._runner._model
+    assert decoder.head.data_ptr() == decoder.embeddings.data_ptr()
+    assert generate(engine, [request("r", [5, 6, 7], 12)]) == text
+
+
+def test_head_that_differs_from_embeddings_said_to_be_tied_is_used_as_in_transformers(tied: Path) -> None:
+    generator = torch.Generator().manual_seed(3)
+    head = torch.randn(256, 64, generator=generator)
+    rewrite(tied, SINGLE_FILE, lambda tensors: tensors.update({"lm_head.weight": head}))
+    prompt = [5, 6, 7]
+    (output,) = generate(load_engine(tied), [request("r", prompt, 12)])
+    assert output == oracle_greedy(load_oracle(tied), prompt, 12)
 
 
 def test_pickled_weights_are_named_where_there_are_no_others(tmp_path: Path, whole: Path) -> None:
