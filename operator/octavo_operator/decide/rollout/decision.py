@@ -89,7 +89,8 @@ def decide_first(view: RolloutView) -> RolloutDecision:
         weights={target: 100} if promoted else {},
         replicas={target: view.replicas},
         remove=tuple(sorted(view.deployed - {target})),
-        records=changed_records(view, {target: record}),
+        # Once it serves, what it was judged by is evidence, and there is nothing left to remember.
+        records=changed_records(view, {target: EMPTY_RECORD if promoted else record}),
         newly_proven=promoted and target not in view.proven,
         promoted=promoted,
         evidence=join_evidence(record),
