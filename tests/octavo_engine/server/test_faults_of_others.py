@@ -74,8 +74,15 @@ def test_prompt_that_is_cached_whole_is_answered_as_before(server: RunningServer
 # Preemption ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("caching", [True, False], ids=["cached", "uncached"])
-@pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1.0}], ids=["greedy", "seeded"])
+@pytest.mark.parametrize(
+    ("caching", "sampling"),
+    [
+        pytest.param(True, {"temperature": 1.0}, id="cached, seeded"),
+        pytest.param(False, {"temperature": 0}, id="uncached, greedy"),
+        pytest.param(True, {"temperature": 0}, id="cached, greedy", marks=pytest.mark.slow),
+        pytest.param(False, {"temperature": 1.0}, id="uncached, seeded", marks=pytest.mark.slow),
+    ],
+)
 def test_preempted_stream_goes_on_where_it_was(folder: Path, caching: bool, sampling: dict[str, Any]) -> None:
     bodies = [
         {
