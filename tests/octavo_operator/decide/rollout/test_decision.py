@@ -346,7 +346,11 @@ records = st.builds(
     weight_at=st.none() | st.integers(0, 2000),
     failed=st.none()
     | st.builds(
-        FailedRollout, reason=st.just("X"), message=st.text(), terms=st.sampled_from("tu"), at=st.just(1)
+        FailedRollout,
+        reason=st.just("X"),
+        message=st.text(min_size=1),
+        terms=st.sampled_from("tu"),
+        at=st.just(1),
     ),
 )
 views = st.builds(
