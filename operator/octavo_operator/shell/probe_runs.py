@@ -7,6 +7,7 @@ asks again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,6 +23,7 @@ AT_ONCE: Final = 2
 RUN_SECONDS: Final = 900.0
 RETRY_SECONDS: Final = 10.0
 
+logger = logging.getLogger(__name__)
 Subject = tuple[str, str, str]
 """Uid of the service, revision, digest of the probes."""
 
@@ -93,8 +95,10 @@ class ProbeRuns:
         except* EngineSilent as silent:
             run.trouble = str(silent.exceptions[0])
         except* TimeoutError:
-            run.trouble = (
-                f"pod {pod.name} answered {run.answered} of {run.total} probes in {RUN_SECONDS:.0f} s"
-            )
+            answered = f"{run.answered} of {run.total} probes"
+            run.trouble = f"pod {pod.name} answered {answered} in {RUN_SECONDS:.0f} s"
+        except* Exception as unexpected:
+            logger.exception("probes could not be asked", extra={"namespace": key[0], "service": key[1]})
+            run.trouble = f"pod {pod.name}: {unexpected.exceptions[0]}"
         run.ended_at = self._clock()
         self._tell(key)

@@ -293,6 +293,12 @@ def test_image_digest_is_learned_from_a_ready_pod() -> None:
     assert record["metadata"]["annotations"]["octavo.dev/image-digest"] == digest
 
 
+def test_engines_own_blocks_are_learned() -> None:
+    state = decide(serving(engine_reported_blocks=240))
+    record = next(m for m in state.manifests if m["kind"] == "ControllerRevision")
+    assert record["metadata"]["annotations"]["octavo.dev/engine-blocks"] == "240"
+
+
 def test_failed_gate_is_told_and_remembered() -> None:
     bad = Verdict(state="Failed", reason="QualityGateFailed", message="1 of 2 probes match")
     world = rolling()

@@ -220,6 +220,25 @@ def test_engine_that_does_not_answer_a_probe_is_told_and_asked_again(engines: Fa
     asyncio.run(play())
 
 
+def test_run_that_breaks_unexpectedly_is_told_too(
+    engines: FakeEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(engines, **GATE)
+
+    async def broken(*_: object) -> str:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Engines, "complete", broken)
+
+    async def play() -> None:
+        async with keeper([{"prompt": "Capital?", "expect": "Paris"}]) as look:
+            await look(world, target_of(world, **GATE), wait=True)
+            report = await look(world, target_of(world, **GATE))
+            assert "a mistake of ours" in report.facts.quality.message
+
+    asyncio.run(play())
+
+
 def page(ttft: list[int], tpot: list[int]) -> str:
     """Counts up to 1 s, 2 s and all."""
     lines = []
