@@ -63,6 +63,10 @@ class WeightFiles:
         self._open = {path: _open(path) for path in paths}
         for path, reader in self._open.items():
             for name in reader.offset_keys():
+                if name in self.tensors:
+                    raise ModelFileError(
+                        f"tensor {name}: in {self.tensors[name].path.name} and in {path.name}"
+                    )
                 shape = tuple(reader.get_slice(name).get_shape())
                 self.tensors[name] = StoredTensor(
                     path=path, shape=shape, num_elements=int(torch.Size(shape).numel())
@@ -103,11 +107,13 @@ def require_shape(
 
 
 def _weight_paths(model_dir: Path) -> list[Path]:
-    index = model_dir / INDEX_FILE
+    """Those that the index names, else the single file, else all that lie there: as they are fetched."""
+    index, single = model_dir / INDEX_FILE, model_dir / SINGLE_FILE
     if index.exists():
         paths = [model_dir / name for name in sorted(set(_weight_map(index).values()))]
     else:
-        paths = [model_dir / SINGLE_FILE]
+        others = [] if single.exists() else sorted(model_dir.glob("*.safetensors"))
+        paths = others or [single]
     for path in paths:
         if not path.exists():
             pickled = "; its pickled weights can run code and are not read" if _is_pickled(model_dir) else ""

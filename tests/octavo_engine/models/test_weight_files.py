@@ -61,6 +61,23 @@ def test_sharded_checkpoint_generates_what_the_whole_one_does(whole: Path, shard
     assert texts[0] == texts[1]
 
 
+def test_files_of_any_name_are_read_where_neither_index_nor_single_file_says_which(
+    whole: Path, sharded: Path
+) -> None:
+    (sharded / INDEX_FILE).unlink()
+    prompt = [request("r", [5, 6, 7, 8], 12)]
+    assert generate(load_engine(sharded), prompt) == generate(load_engine(whole), prompt)
+
+
+def test_tensor_in_two_files_is_named_with_both(sharded: Path) -> None:
+    tensors = load_file(sharded / SECOND)
+    (sharded / INDEX_FILE).unlink()
+    rewrite(sharded, FIRST, lambda first: first.update({TENSOR: torch.zeros(96, 64)}))
+    assert TENSOR in tensors
+    with pytest.raises(ModelFileError, match=rf"{TENSOR}: in {FIRST} and in {SECOND}"):
+        load_engine(sharded)
+
+
 def test_missing_shard_is_named_and_loads_once_it_is_there(sharded: Path) -> None:
     (sharded / SECOND).rename(sharded / "aside")
     with pytest.raises(ModelFileError, match=SECOND):
