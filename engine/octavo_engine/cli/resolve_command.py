@@ -45,9 +45,9 @@ def run(arguments: argparse.Namespace) -> None:
     """Resolve."""
     resolution = _resolve(arguments)
     report = encode_model_report(resolution.report)
-    print(json.dumps(resolution.facts, indent=2))
     if arguments.report is not None:
         _write_report(arguments.report, report)
+    print(json.dumps(resolution.facts, indent=2))
 
 
 def _resolve(arguments: argparse.Namespace) -> Resolution:

@@ -23,6 +23,7 @@ EXIT_CODES: Final[Mapping[str, int]] = {
     contract.REASON_DIGEST_MISMATCH: 14,
     contract.REASON_DISK_FULL: 15,
     contract.REASON_SOURCE_UNREADABLE: 16,
+    contract.REASON_NOT_WRITABLE: 17,
     contract.REASON_HUB_UNAVAILABLE: 75,  # EX_TEMPFAIL: trying again may help
 }
 """One exit code per reason; 1 is anything else."""

@@ -21,8 +21,6 @@ from functools import partial as bind
 from pathlib import Path
 from typing import Final
 
-from octavo import engine_contract as contract
-from octavo.errors import InvalidSpec
 from octavo.model_files import (
     INDEX_FILE,
     MAX_INDEX_BYTES,
@@ -61,7 +59,7 @@ from octavo_engine.fetching.manifest import (
 )
 from octavo_engine.fetching.order import FetchOrder
 from octavo_engine.fetching.progress import Measure, Progress
-from octavo_engine.fetching.space import check_space, disk_full, is_disk_full
+from octavo_engine.fetching.space import check_space, disk_full, is_disk_full, not_writable
 
 logger = logging.getLogger(__name__)
 
@@ -96,13 +94,11 @@ def _num_bytes_needed(order: FetchOrder) -> int:
 
 
 def make_folder(folder: Path) -> None:
-    """Raises InvalidSpec where nobody may write."""
+    """Raises FetchFailed where it cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidSpec(
-            f"{contract.FLAG_FETCH_TO} {folder}: cannot be written: {error.strerror}"
-        ) from error
+        raise not_writable(folder, error) from error
 
 
 def _measure_others(order: FetchOrder) -> Measure:

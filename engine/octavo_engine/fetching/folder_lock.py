@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from octavo.engine_contract import FLAG_FETCH_TO
-from octavo.errors import InvalidSpec
+from octavo_engine.fetching.space import not_writable
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ def _open(folder: Path) -> int:
     try:
         return os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
-        raise InvalidSpec(f"{FLAG_FETCH_TO} {folder}: cannot be written: {error.strerror}") from error
+        raise not_writable(folder, error) from error
 
 
 def _wait_for_lock(handle: int, folder: Path, tick: Callable[[], None]) -> bool:

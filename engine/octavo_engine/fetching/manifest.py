@@ -135,9 +135,9 @@ def read_record(folder: Path) -> Record | None:
     Raises ManifestInvalid if the record is there but does not hold.
     """
     verified, path = folder / VERIFIED_FILE, folder / MANIFEST_FILE
-    if not verified.is_file():
-        return None
     try:
+        if not verified.is_file():
+            return None
         content, expected = path.read_bytes(), _parse(verified, verified.read_bytes())
     except OSError as error:
         raise ManifestInvalid(f"{folder}: its record of verified files cannot be read: {error}") from error

@@ -54,6 +54,15 @@ def read_mounted(
 
     Raises FetchFailed.
     """
+    try:
+        return _read(source, mount, progress, known)
+    except FileNotFoundError as error:
+        raise _unstable(Path(error.filename)) from error
+    except OSError as error:
+        raise unreadable(Path(error.filename or mount), error) from error
+
+
+def _read(source: ModelSource, mount: Path, progress: Progress, known: Record | None) -> MountedFiles:
     folder = _model_folder(source, mount)
     stamps = {path: _stamp(mount, folder / path) for path in sorted(_needed(mount, folder))}
     digests = _known_digests(stamps, known)
@@ -95,8 +104,6 @@ def _needed(mount: Path, folder: Path) -> frozenset[str]:
         return needed_paths(paths, index)
     except ModelIncomplete as error:
         raise FetchFailed(error.reason, f"{folder}: {error}") from error
-    except OSError as error:
-        raise unreadable(folder, error) from error
 
 
 def _read_index(mount: Path, folder: Path) -> Mapping[str, object]:
@@ -115,10 +122,8 @@ def read_small(mount: Path, path: Path, most_bytes: int) -> bytes:
 
 def _stamp(mount: Path, path: Path) -> FileStamp:
     _require_inside(mount, path)
-    stamp = read_stamp(path)
-    if stamp is None:
-        raise _unstable(path)
-    return stamp
+    found = path.stat()
+    return FileStamp(found.st_size, found.st_mtime_ns)
 
 
 def _require_inside(mount: Path, path: Path) -> None:

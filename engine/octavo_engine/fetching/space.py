@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def disk_full(folder: Path, need_bytes: int) -> FetchFailed:
         contract.REASON_DISK_FULL,
         f"{folder}: {format_bytes(need_bytes)} are still to fetch and {format_bytes(have)} are free; "
         f"use a larger volume{_others_on_volume(folder)}",
+    )
+
+
+def not_writable(folder: Path, error: OSError) -> FetchFailed:
+    """What to say of a model folder that cannot be made or used."""
+    return FetchFailed(
+        contract.REASON_NOT_WRITABLE,
+        f"{contract.FLAG_FETCH_TO} {folder}: cannot be written: {error.strerror}; the volume must allow it "
+        f"to user {os.geteuid()}",
     )
 
 

@@ -31,7 +31,12 @@ from octavo_operator.decide.observed import (
 CLAIM_MISSING: Final = "ClaimMissing"
 MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 PASSING: Final = frozenset(
-    {contract.REASON_HUB_UNAVAILABLE, contract.REASON_DISK_FULL, contract.REASON_SOURCE_UNREADABLE}
+    {
+        contract.REASON_HUB_UNAVAILABLE,
+        contract.REASON_DISK_FULL,
+        contract.REASON_SOURCE_UNREADABLE,
+        contract.REASON_NOT_WRITABLE,
+    }
 )
 """Reasons in a termination message that another try may not meet again."""
 IMAGE_REASONS: Final = frozenset(

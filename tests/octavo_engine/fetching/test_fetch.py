@@ -18,6 +18,7 @@ from octavo.errors import InvalidSpec
 from octavo.model_files import ModelFile
 from octavo_engine.fetching import space as space_module
 from octavo_engine.fetching.download import INCOMING
+from octavo_engine.fetching.errors import FetchFailed
 from octavo_engine.fetching.folder_lock import LOCK_FILE
 from octavo_engine.fetching.manifest import (
     ManifestInvalid,
@@ -338,8 +339,9 @@ def test_folder_that_cannot_be_written_is_told(store: HubStore, fetcher: Fetcher
     commit = store.add_commit(REPO, FILES, message="one")
     (tmp_path / "file").touch()
     fetcher.folder = tmp_path / "file" / "model"
-    with pytest.raises(InvalidSpec, match="--to"):
+    with pytest.raises(FetchFailed, match="--to") as caught:
         fetcher(commit)
+    assert caught.value.reason == contract.REASON_NOT_WRITABLE
 
 
 @pytest.mark.parametrize(

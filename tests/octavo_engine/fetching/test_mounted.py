@@ -6,6 +6,9 @@ import hashlib
 import io
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from octavo_engine.fetching.progress import Progress
 WEIGHTS = b"weights" * 1000
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": WEIGHTS, "README.md": b"# Model"}
 NEEDED = {"config.json", "tokenizer.json", "model.safetensors"}
+NOBODY = 65534
 URI = "pvc://models/team one/m"
 SOURCE = VolumeSource(claim="models", path="team one/m")
 IMAGE = ImageSource(reference="ghcr.io/org/model:v1")
@@ -251,6 +255,35 @@ def test_file_that_the_volume_does_not_hand_out_is_told(mount: Path, monkeypatch
     with pytest.raises(FetchFailed, match="Permission denied") as caught:
         read_mounted(SOURCE, mount, progress())
     assert caught.value.reason == contract.REASON_SOURCE_UNREADABLE
+
+
+@pytest.mark.parametrize("closed", ["", "team one", "team one/m", "team one/m/model.safetensors"])
+def test_place_that_the_pods_user_may_not_enter_is_told(closed: str) -> None:
+    """As another user, because the tests may run as one who may enter everything."""
+    with tempfile.TemporaryDirectory() as name:  # the folders of pytest are closed to others
+        mount = Path(name)
+        mount.chmod(0o755)
+        write(mount / "team one" / "m")
+        with as_another_user():
+            assert read_mounted(SOURCE, mount, progress()).files
+        (mount / closed).chmod(0o000)
+        with as_another_user(), pytest.raises(FetchFailed, match="Permission denied") as caught:
+            read_mounted(SOURCE, mount, progress())
+        (mount / closed).chmod(0o755)
+    assert caught.value.reason == contract.REASON_SOURCE_UNREADABLE
+
+
+@contextmanager
+def as_another_user() -> Iterator[None]:
+    """Where the tests run as the superuser."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_large_files_are_read_in_little_memory_with_progress(tmp_path: Path, monkeypatch) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from octavo import engine_contract as contract
-from octavo.errors import InvalidSpec
 from octavo_engine.cli.termination import EXIT_CODES
 from octavo_engine.fetching import folder_lock as lock_module
 from octavo_engine.fetching.download import INCOMING
@@ -226,10 +225,10 @@ def test_whole_cache_is_served_from_a_volume_that_cannot_be_written(
     manifest = fetcher(commit)
     subprocess.run(("mount", "-o", "remount,ro", str(small_volume)), check=True)
     assert fetcher(commit) == manifest
-    with pytest.raises(InvalidSpec, match="Read-only file system"):
+    with pytest.raises(FetchFailed, match="Read-only file system"):
         fetcher(commit, thorough=True)
     fetcher.folder = small_volume / "other"
-    with pytest.raises(InvalidSpec, match="Read-only file system"):
+    with pytest.raises(FetchFailed, match="Read-only file system"):
         fetcher(commit)
 
 
