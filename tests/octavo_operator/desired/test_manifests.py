@@ -204,3 +204,8 @@ def test_fields_of_others_are_no_difference(ours: dict[str, Any], others: dict[s
 )
 def test_difference_names_the_first_field(desired: Any, observed: Any, path: str) -> None:
     assert difference(desired, observed) == path
+
+
+def test_empty_list_is_stored_as_none() -> None:
+    assert difference({"a": {"b": []}}, {"a": {}}) is None
+    assert difference({"a": {"b": []}}, {"a": {"b": [1]}}) == "a.b"
