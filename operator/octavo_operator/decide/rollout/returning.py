@@ -31,7 +31,9 @@ def return_to(view: RolloutView, serving: str, *, at_once: bool = False) -> Retu
     losers = sorted(view.deployed - {serving})
     carrying = [one for one in losers if view.has_traffic(one)]
     if carrying and not at_once and not is_back(view, serving, losers):
-        return keep_carrying(view, serving, carrying[0])
+        back = keep_carrying(view, serving, carrying[0])
+        # A third one is nobody's plan: a shared Service would send it requests that no share tells of.
+        return replace(back, remove=tuple(one for one in losers if one != carrying[0]))
     return narrow(view, serving, losers, carrying)
 
 
