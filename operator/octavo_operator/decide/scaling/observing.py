@@ -65,11 +65,13 @@ def observe(
     done = _progress(fresh, state.live)
     seconds = _round_seconds(state.live, now)
     live = _remember_live(state.live, view, fresh, done, now=now)
+    objective = objective_of(policy)
+    # What was late for another objective says nothing about this one.
+    past = state.live.pressure if state.live.objective == objective else ()
     live = replace(
         live,
-        pressure=remember_pressure(
-            state.live.pressure, measure_pressure(done.values(), objective_of(policy), now=now)
-        ),
+        objective=objective,
+        pressure=remember_pressure(past, measure_pressure(done.values(), objective, now=now)),
     )
     if state.replicas is not None and state.replicas != view.replicas:
         state = replace(state, changed_at=now)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from octavo.capacity import MEMORY_SHARE, ReplicaLimits
+from octavo.capacity import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts
 from octavo_operator.decide.scaling.decision import PastDecision
 from octavo_operator.decide.scaling.demand import DemandMemory
@@ -45,6 +45,8 @@ class LiveMemory:
     arrivals: tuple[Arrivals, ...] = ()
     """Of the rounds of the last minute."""
     pressure: tuple[Pressure, ...] = ()
+    objective: Objective | None = None
+    """That the pressure was measured for."""
     counted_since: float | None = None
     """When rates began to be known."""
     round_at: float | None = None

@@ -62,6 +62,15 @@ def test_a_missed_objective_adds_one_replica() -> None:
     assert "SLOBurn" in service.reasons
 
 
+def test_what_was_late_for_another_objective_is_forgotten() -> None:
+    service = Service(policy=make_policy(slo={"ttftMilliseconds": 100}))
+    missed = service.run(300, 1.0).figures
+    service.policy = make_policy(slo={"ttftMilliseconds": 2000})
+    kept = service.run(120, 1.0).figures
+    assert missed is not None and missed.burn is not None and missed.burn > 1
+    assert kept is not None and kept.burn == 0.0
+
+
 def test_a_missed_objective_of_few_requests_says_nothing() -> None:
     service = Service()
     service.run(2400, 0.05)
