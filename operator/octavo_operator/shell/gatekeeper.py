@@ -144,8 +144,11 @@ class Gatekeeper:
         run = self._run(key, world, serving, probes)
         if run.answers is not None:
             recorded = record_answers(probes, run.answers)
+            if stored is None:
+                # Somebody deleted what would hold them: they are good for as long as we remember them.
+                return recall_answers(probes, recorded)
             facts = GateFacts(quality=AFTER_LOAD, answers_recorded=True)
-            return GateReport(facts=facts, answers={serving: recorded}, again_seconds=0.0)
+            return GateReport(facts=facts, answers={serving: recorded}, again_seconds=AGAIN_SECONDS)
         words = run.trouble or f"{run.answered} of {run.total} probes were answered"
         message = f"revision {serving} is asked for answers to compare with: {words}"
         quality = Verdict(state="Pending", reason="RecordingAnswers", message=message)

@@ -1,7 +1,7 @@
 """Asks the probes of a quality gate in the background: an edit must not wait for an engine's answers.
 
-One run at a time for a service. What it found is kept until somebody asks for another; a restarted operator
-asks again.
+One run at a time for a revision of a service. What it found is kept until nobody wants to know; a restarted
+operator asks again.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class ProbeRuns:
         self._engines = engines
         self._tell = tell
         self._clock = clock
-        self._runs: dict[Key, Run] = {}
+        self._runs: dict[Key, dict[str, Run]] = {}
 
     def find(self, key: Key, subject: Subject) -> Run | None:
-        """The latest run, if it is about this; one that failed is forgotten after some seconds."""
-        run = self._runs.get(key)
+        """The latest run about this; one that failed is forgotten after some seconds."""
+        run = self._runs.get(key, {}).get(subject[1])
         if run is None or run.subject != subject:
             return None
         if run.trouble and self._clock() - run.ended_at >= RETRY_SECONDS:
@@ -60,22 +60,23 @@ class ProbeRuns:
         return run
 
     def start(self, key: Key, subject: Subject, probes: Probes, pod: PodView, door: Door) -> Run:
-        self.forget(key)
+        runs = self._runs.setdefault(key, {})
+        cancel(runs.pop(subject[1], None))
         run = Run(subject=subject, total=len(probes))
-        self._runs[key] = run
+        runs[subject[1]] = run
         run.task = asyncio.create_task(self._ask(key, run, probes, pod, door), name=f"probes-{pod.name}")
         return run
 
     def forget(self, key: Key) -> None:
         """Nobody wants to know any more."""
-        run = self._runs.pop(key, None)
-        if run is not None and run.task is not None:
-            run.task.cancel()
+        for run in self._runs.pop(key, {}).values():
+            cancel(run)
 
     async def close(self) -> None:
-        tasks = [run.task for run in self._runs.values() if run.task is not None]
+        runs = [run for by_revision in self._runs.values() for run in by_revision.values()]
         for key in list(self._runs):
             self.forget(key)
+        tasks = [run.task for run in runs if run.task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask(self, key: Key, run: Run, probes: Probes, pod: PodView, door: Door) -> None:
@@ -102,3 +103,8 @@ class ProbeRuns:
             run.trouble = f"pod {pod.name}: {unexpected.exceptions[0]}"
         run.ended_at = self._clock()
         self._tell(key)
+
+
+def cancel(run: Run | None) -> None:
+    if run is not None and run.task is not None:
+        run.task.cancel()

@@ -172,6 +172,28 @@ def test_quality_gate_records_the_old_answers_first_and_then_compares(engines: F
     asyncio.run(play())
 
 
+def test_old_answers_are_compared_though_somebody_deleted_the_record_for_them(engines: FakeEngines) -> None:
+    world = world_of(engines, **GATE)
+    assert world.selected is not None
+    kept = {one: stored for one, stored in world.revisions.items() if one != world.selected}
+    template = revision_of(OLD, **GATE).template
+    deployments = {**world.deployments, world.selected: make_deployment(world.selected, template=template)}
+    status = world.status.model_copy(update={"current_revision": world.selected})
+    world = replace(world, revisions=kept, deployments=deployments, status=status)
+    for commit in (OLD, NEW):
+        engines.script(commit).answers = {"Story": "once"}
+
+    async def play() -> None:
+        async with keeper([{"prompt": "Story"}]) as look:
+            await look(world, target_of(world, **GATE), wait=True)
+            asking = await look(world, target_of(world, **GATE), wait=True)
+            assert asking.facts.quality.reason == "AskingProbes"
+            assert (await look(world, target_of(world, **GATE))).facts.quality.state == "Passed"
+            assert [path for _, path in engines.asked].count("/v1/completions") == 2
+
+    asyncio.run(play())
+
+
 def test_quality_gate_asks_only_the_candidate_when_all_probes_say_what_they_expect(
     engines: FakeEngines,
 ) -> None:
