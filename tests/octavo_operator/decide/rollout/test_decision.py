@@ -388,6 +388,26 @@ def test_any_view_has_a_sound_decision(seen: RolloutView) -> None:
         assert seen.deployed <= set(decision.weights) | set(decision.remove) | {decision.serving}
 
 
+def test_third_deployment_goes_while_a_shared_service_still_feeds_two() -> None:
+    """Somebody's hand made it, or a crash left it: no share tells of the requests that it would get."""
+    there = Fleet(wanted=1, ready=1, pods=1, deployed=True)
+    seen = RolloutView(
+        now=0.0,
+        target=None,
+        selected=A,
+        shared=True,
+        proven=frozenset({A}),
+        stored=frozenset({A}),
+        fleets={A: replace(there, ready=0), B: there, C: replace(there, ready=0)},
+        records={B: RolloutRecord(weight=100)},
+        replicas=1,
+        policy=SURGE,
+        gates=GateFacts(),
+    )
+    decision = decide_rollout(seen)
+    assert (decision.weights, decision.remove) == ({A: 0, B: 100}, (C,))
+
+
 @given(records)
 def test_record_is_read_back_as_it_was_written(record: RolloutRecord) -> None:
     assert parse_record(render_record(record)) == record
