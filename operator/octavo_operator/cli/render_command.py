@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,7 @@ from octavo_operator.decide.revising import build_revision
 from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.scaling import ScalingDecision, decide_fixed_replicas
 from octavo_operator.decide.sizing import plan_revision
+from octavo_operator.decide.surroundings import Sharing, build_surroundings, wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import Children, World, parse_world
 from octavo_operator.desired.metadata import Manifest
@@ -88,7 +90,8 @@ def read_world(options: argparse.Namespace) -> World:
     body = read_service_file(options.file)
     namespace = options.namespace or body["metadata"].get("namespace") or "default"
     metadata = {**body["metadata"], "namespace": namespace, "uid": "", "generation": 1}
-    return parse_world({**body, "metadata": metadata, "status": {}}, Children())
+    world = parse_world({**body, "metadata": metadata, "status": {}}, Children())
+    return replace(world, served_kinds=wanted_kinds(world.spec.routing))
 
 
 def read_model(options: argparse.Namespace, model: ModelSource) -> ModelAtHub:
@@ -119,7 +122,10 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime) -> list[Manifest]:
-    """Raises ServiceRefused with the operator's own words."""
+    """What a first pass makes, and what is added once the revision serves.
+
+    Raises ServiceRefused with the operator's own words.
+    """
     source = world.spec.model
     pin = Pin(
         uri=source.uri,
@@ -136,7 +142,10 @@ def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime)
     revision = build_revision(world, pin, plan, engine_image=engine_image, hub_endpoint=hub_endpoint())
     target = Target(pin=pin, revision=revision)
     wanted = decide_next_state(world, target, first_replicas(world), now=now, gates=GateFacts())
-    return [without_owner(manifest) for manifest in wanted.manifests]
+    manifests = {(one["kind"], one["metadata"]["name"]): one for one in wanted.manifests}
+    for manifest in build_surroundings(world, Sharing(weights={revision.hash: 100}, services=())):
+        manifests.setdefault((manifest["kind"], manifest["metadata"]["name"]), manifest)
+    return [without_owner(manifest) for manifest in manifests.values()]
 
 
 def first_replicas(world: World) -> ScalingDecision:

@@ -68,6 +68,15 @@ def test_render_prints_every_object_without_a_network(
     assert all("ownerReferences" not in body["metadata"] for body in objects.values())
 
 
+def test_render_shows_what_comes_once_the_revision_serves(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.write(routing={"httpRoute": {"parentRefs": [{"name": "gateway"}]}})
+    assert main(files.arguments()) == 0
+    objects = rendered(capsys.readouterr().out)
+    assert {"PodDisruptionBudget", "NetworkPolicy", "HTTPRoute"} <= set(objects)
+
+
 def test_render_begins_with_the_fewest_replicas_when_the_operator_will_scale(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
