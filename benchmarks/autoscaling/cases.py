@@ -12,7 +12,7 @@ from octavo_operator.simulation.observing import Policy
 from octavo_operator.simulation.outcome import Outcome
 from octavo_operator.simulation.policies.horizontal import hpa_cache, hpa_queue, keda_in_flight, keda_queue
 from octavo_operator.simulation.policies.knative import Knative
-from octavo_operator.simulation.policies.planner import Planner, costs_off_by, policy_for, prior_of
+from octavo_operator.simulation.policies.planner import Planner, costs_off_by, policy_for
 from octavo_operator.simulation.policies.saturation import Saturation
 from octavo_operator.simulation.policies.static import Static
 from octavo_operator.simulation.run import Setting, simulate
@@ -53,6 +53,7 @@ class Case:
 def setting_of(case: Case) -> Setting:
     return Setting(
         engine=A10_8B,
+        seed=case.seed,
         cold_start_seconds=case.cold_start_seconds,
         initial_replicas=INITIAL_REPLICAS.get(case.workload, 16),
     )
@@ -62,7 +63,7 @@ def planner(setting: Setting, *, name: str = OCTAVO) -> Planner:
     """The planner as an operator runs it; under a name of `WRONG`, misled about the engine."""
     spec = policy_for(setting.objective, min_replicas=setting.min_replicas, max_replicas=setting.max_replicas)
     factor, learns = WRONG.get(name, (None, True))
-    prior = prior_of(setting.engine) if factor is None else costs_off_by(setting.engine.law, factor)
+    prior = setting.engine.prior if factor is None else costs_off_by(setting.engine.law, factor)
     return Planner(name=name, spec=spec, engine=setting.engine, prior=prior, learns=learns)
 
 
@@ -126,4 +127,4 @@ def run_case(case: Case) -> Outcome:
     """Draw the load and run the policy on it."""
     setting = setting_of(case)
     workload = draw_workload(case.workload, case.seed)
-    return simulate(workload, setting, policy_of(case, setting), seed=case.seed).outcome
+    return simulate(workload, setting, policy_of(case, setting)).outcome

@@ -26,7 +26,7 @@ from octavo_engine.scheduling.scheduler import ScheduledSequence
 from octavo_engine.scheduling.step_sums import StepSums
 
 RECORDED: Final = Path(__file__).with_name("recorded_steps.json")
-NUM_REQUESTS: Final = 40
+NUM_REQUESTS: Final = 100
 SHAPE: Final[dict[str, Any]] = {
     "vocab_size": 1024,
     "hidden_size": 256,
@@ -39,7 +39,7 @@ SHAPE: Final[dict[str, Any]] = {
 CONDITIONS: Final = {
     "model": "random Llama of 2 layers, width 256, 4 heads over 2 key-value heads, float32",
     "engine": "octavo-engine in this repository, one CPU thread, 512 tokens a step, prefix cache off",
-    "workload": "40 requests, prompts of 8 to 900 tokens, outputs of 1 to 40, up to 16 in flight",
+    "workload": "100 requests, prompts of 8 to 900 tokens, outputs of 1 to 40, up to 16 in flight",
     "time": "CPU seconds of the process; the machine was shared",
     "retest": "A change of the engine's step loop, kernels or scheduler that alters what a step costs",
 }

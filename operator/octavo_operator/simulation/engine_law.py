@@ -13,9 +13,15 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.accelerators import Accelerator
-from octavo.step_model import DeviceRates, rates_of
-from octavo.units import GIB
+from octavo.step_model import (
+    ACCELERATOR_OVERHEAD_SECONDS,
+    ARITHMETIC_SHARE,
+    BANDWIDTH_SHARE,
+    DeviceRates,
+    StepCosts,
+    prior_costs,
+    work_of_bytes,
+)
 
 NOISE_DRAWS: Final = 1 << 16
 """Steps after which the noise repeats; a power of two."""
@@ -54,10 +60,9 @@ class SimulatedEngine:
     name: str
     law: StepLaw
     disturbance: Disturbance = Disturbance()
-    weight_bytes: int
-    kv_bytes_per_token: int
-    rates: DeviceRates
-    """From which the planner's prior follows."""
+    prior: StepCosts
+    """What the operator takes a step to cost before it has seen one."""
+    max_model_len: int = 8192
 
 
 A10_8B: Final = SimulatedEngine(
@@ -75,16 +80,13 @@ A10_8B: Final = SimulatedEngine(
         max_batched_tokens=2048,
         max_output_tokens=2048,
     ),
-    weight_bytes=16_060_522_496,
-    kv_bytes_per_token=131_072,
-    rates=rates_of(
-        Accelerator(
-            name="A10-24GB",
-            memory_bytes=int(22.06 * GIB),
-            bandwidth_bytes_per_second=600 * 10**9,
-            flops_bf16=125 * 10**12,
-            source="NVIDIA data sheet",
-        )
+    prior=prior_costs(
+        work_of_bytes(weights_bytes=16_060_522_496, kv_bytes_per_token=131_072),
+        DeviceRates(
+            bytes_per_second=BANDWIDTH_SHARE * 600e9,
+            flops_per_second=ARITHMETIC_SHARE * 125e12,
+            overhead_seconds=ACCELERATOR_OVERHEAD_SECONDS,
+        ),
     ),
 )
 """Sized as Llama-3.1-8B with 22.06 GiB of memory; times are round numbers, not measured on that device."""

@@ -36,6 +36,8 @@ class Setting:
     drain_seconds: float = 120.0
     scrape_seconds: float = 10.0
     initial_replicas: int
+    seed: int = 0
+    """Of noise, cold starts and routing."""
     min_replicas: int = 1
     max_replicas: int = 64
     warm_up_seconds: float = 600.0
@@ -65,13 +67,13 @@ class Run:
 class Simulation:
     """The state of one run."""
 
-    def __init__(self, workload: Workload, setting: Setting, policy: Policy, *, seed: int) -> None:
+    def __init__(self, workload: Workload, setting: Setting, policy: Policy) -> None:
         drawn = workload.requests
-        self._workload, self._setting, self._policy, self._seed = workload, setting, policy, seed
-        self._random = np.random.default_rng([seed, 11])
+        self._workload, self._setting, self._policy = workload, setting, policy
+        self._random = np.random.default_rng([setting.seed, 11])
         self._bounds = histogram_bounds()
         self._requests = new_requests(drawn.arrival, drawn.prompt, drawn.output, drawn.shared, drawn.reusable)
-        self._noise = noise_table(setting.engine.disturbance, seed)
+        self._noise = noise_table(setting.engine.disturbance, setting.seed)
         self._draws: Floats = self._random.random((len(drawn.arrival), 2))
         self._cursor = 0
         self._now = 0.0
@@ -153,12 +155,17 @@ class Simulation:
         """Always the same pods, spread evenly over the names."""
         return (pod.index * 0.618034) % 1.0 < gap.answering_ratio
 
+    def _is_blind(self, now: float) -> bool:
+        """Whether too few of the ready pods tell the truth."""
+        gap = self._blackout(now)
+        ready = [pod for pod in self._pods.live if pod.state == "ready"]
+        return gap is not None and sum(self._answers(pod, gap) for pod in ready) < FRESH_RATIO * len(ready)
+
     def _decide(self, now: float) -> None:
         observation = Observation(now=now, replicas=self._replicas, pods=self._pods.sights())
         wish = self._policy.decide(observation)
         wanted = min(max(wish.replicas, self._setting.min_replicas), self._setting.max_replicas)
-        gap = self._blackout(now)
-        if wanted < self._replicas and gap is not None and gap.answering_ratio < FRESH_RATIO:
+        if wanted < self._replicas and self._is_blind(now):
             self._lowered_blind += 1
         self._replicas = wanted
         self._pods.scale_to(wanted, now, wish.victims)
@@ -178,7 +185,7 @@ class Simulation:
         outcome = Outcome(
             policy=self._policy.name,
             workload=self._workload.name,
-            seed=self._seed,
+            seed=self._setting.seed,
             cold_start_seconds=self._setting.cold_start_seconds,
             num_requests=int(counted.sum()),
             attained_percent=percent((kept.ttft * kept.tpot)[counted]),
@@ -201,8 +208,7 @@ def simulate(
     setting: Setting,
     policy: Policy,
     *,
-    seed: int,
     on_progress: Callable[[float], None] = lambda _: None,
 ) -> Run:
     """Run one policy on one workload."""
-    return Simulation(workload, setting, policy, seed=seed).run(on_progress)
+    return Simulation(workload, setting, policy).run(on_progress)

@@ -74,60 +74,60 @@ def draw(random: np.random.Generator, traffic: Traffic, rate: Floats) -> Drawn:
     return draw_requests(random, traffic, np.sort(np.concatenate(times)))
 
 
-def conversation(random: np.random.Generator) -> Workload:
+def conversation(random: np.random.Generator, scale: float) -> Workload:
     """Chat at a rate that wanders by a quarter."""
-    rate = wandering(random, 24, 2)
+    rate = wandering(random, 24 * scale, 2)
     return Workload(name="conv", seconds=len(rate), requests=draw(random, CONVERSATION, rate))
 
 
-def code(random: np.random.Generator) -> Workload:
+def code(random: np.random.Generator, scale: float) -> Workload:
     """Completions of code: long prompts, short outputs, bursts."""
-    rate = wandering(random, 16, 2)
+    rate = wandering(random, 16 * scale, 2)
     return Workload(name="code", seconds=len(rate), requests=draw(random, CODE, rate))
 
 
-def shifting_mix(random: np.random.Generator) -> Workload:
+def shifting_mix(random: np.random.Generator, scale: float) -> Workload:
     """A wandering rate of which the share of code goes from a tenth to a half and back."""
-    rate = wandering(random, 20, 2)
+    rate = wandering(random, 20 * scale, 2)
     at = np.arange(len(rate)) / len(rate)
     share = 0.3 - 0.2 * np.cos(2 * np.pi * at)
     parts = merge(draw(random, CONVERSATION, rate * (1 - share)), draw(random, CODE, rate * share))
     return Workload(name="mix", seconds=len(rate), requests=parts)
 
 
-def step(random: np.random.Generator) -> Workload:
+def step(random: np.random.Generator, scale: float) -> Workload:
     """Two and a half times the rate from one minute to the next, for 50 minutes."""
-    rate = steady(12, 2)
-    rate[1800:4800] = 30
+    rate = steady(12 * scale, 2)
+    rate[1800:4800] *= 2.5
     return Workload(name="step", seconds=len(rate), requests=draw(random, CONVERSATION, rate))
 
 
-def spike(random: np.random.Generator) -> Workload:
+def spike(random: np.random.Generator, scale: float) -> Workload:
     """Three times the rate for three minutes, thrice."""
-    rate = steady(16, 2)
+    rate = steady(16 * scale, 2)
     for begin in (1800, 3600, 5400):
-        rate[begin : begin + 180] = 48
+        rate[begin : begin + 180] *= 3
     return Workload(name="spike", seconds=len(rate), requests=draw(random, CONVERSATION, rate))
 
 
-def diurnal(random: np.random.Generator) -> Workload:
+def diurnal(random: np.random.Generator, scale: float) -> Workload:
     """A day in three hours: a fifth of the peak at night, with some unrest on top."""
     hours = 3
     at = np.arange(hours * HOUR) / (hours * HOUR)
-    rate = (21 - 14 * np.cos(2 * np.pi * at)) * wandering(random, 1, hours, spread=0.1)
+    rate = (21 - 14 * np.cos(2 * np.pi * at)) * wandering(random, scale, hours, spread=0.1)
     return Workload(name="diurnal", seconds=len(rate), requests=draw(random, CONVERSATION, rate))
 
 
-def low_traffic(random: np.random.Generator) -> Workload:
+def low_traffic(random: np.random.Generator, scale: float) -> Workload:
     """One request in three seconds, and half an hour of almost none."""
-    rate = steady(0.33, 2)
-    rate[3600:5400] = 0.02
+    rate = steady(0.33 * scale, 2)
+    rate[3600:5400] = 0.02 * scale
     return Workload(name="low", seconds=len(rate), requests=draw(random, CONVERSATION, rate))
 
 
-def blackout(random: np.random.Generator) -> Workload:
+def blackout(random: np.random.Generator, scale: float) -> Workload:
     """A falling rate while metrics are missing, partial or stale, and engines restart."""
-    rate = wandering(random, 24, 2)
+    rate = wandering(random, 24 * scale, 2)
     rate[3000:] *= 0.5
     gaps = (
         Blackout(start=1500, end=2100),
@@ -141,7 +141,7 @@ def blackout(random: np.random.Generator) -> Workload:
     )
 
 
-SHAPES: Final[Mapping[str, Callable[[np.random.Generator], Workload]]] = {
+SHAPES: Final[Mapping[str, Callable[[np.random.Generator, float], Workload]]] = {
     "conv": conversation,
     "code": code,
     "mix": shifting_mix,
@@ -153,8 +153,8 @@ SHAPES: Final[Mapping[str, Callable[[np.random.Generator], Workload]]] = {
 }
 
 
-def draw_workload(name: str, seed: int) -> Workload:
-    """A named load; the same for the same seed."""
+def draw_workload(name: str, seed: int, *, scale: float = 1.0) -> Workload:
+    """A named load, its rate multiplied; the same for the same seed."""
     if name not in SHAPES:
         raise InvalidSpec(f"shape: {name!r} is not known; use one of {', '.join(SHAPES)}")
-    return SHAPES[name](np.random.default_rng([seed, list(SHAPES).index(name)]))
+    return SHAPES[name](np.random.default_rng([seed, list(SHAPES).index(name)]), scale)

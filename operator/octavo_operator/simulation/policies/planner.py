@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from octavo.step_model import StepCosts, prior_costs, work_of_bytes
+from octavo.step_model import StepCosts
 from octavo_operator.api.spec import Autoscaling
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.decide.scaling import (
@@ -26,7 +26,6 @@ from octavo_operator.simulation.fleet_state import SECONDS_BOUNDS, UNCACHED_BOUN
 from octavo_operator.simulation.observing import Observation, PodSight, Snapshot, Wish
 from octavo_operator.simulation.outcome import Objective
 
-MAX_MODEL_LEN: Final = 8192
 SILENT: Final = Unknown(reason="timed out")
 
 
@@ -64,12 +63,6 @@ def reading_of(snapshot: Snapshot, law: StepLaw) -> EngineReading:
 
 def _histogram(bounds: tuple[float, ...], counts: Ints) -> Histogram:
     return Histogram(bounds=bounds, counts=tuple(np.cumsum(counts).tolist()))
-
-
-def prior_of(engine: SimulatedEngine) -> StepCosts:
-    """What the operator takes a step to cost before it has seen one."""
-    work = work_of_bytes(weights_bytes=engine.weight_bytes, kv_bytes_per_token=engine.kv_bytes_per_token)
-    return prior_costs(work, engine.rates)
 
 
 def costs_off_by(law: StepLaw, factor: float) -> StepCosts:
@@ -116,7 +109,7 @@ class Planner:
             in_rollout=False,
             engine=self.engine.name,
             prior=self.prior,
-            max_model_len=MAX_MODEL_LEN,
+            max_model_len=self.engine.max_model_len,
         )
         decision, self.state = decide_replicas(
             now=observation.now, policy=self.spec, view=view, state=self.state

@@ -1,0 +1,229 @@
+"""`octavo simulate`: what the planner would do for a service's traffic, before it is turned on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from octavo.errors import InvalidSpec
+from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
+from octavo_operator.api.spec.scaling import ServiceLevelObjective
+from octavo_operator.cli.exit_statuses import OK
+from octavo_operator.cli.program import report_errors
+from octavo_operator.cli.render_command import ServiceRefused, read_model, read_world
+from octavo_operator.decide.scaling.prior import find_prior
+from octavo_operator.decide.sizing import build_workload, plan_memory, summarize_plan
+from octavo_operator.decide.target import Refusal
+from octavo_operator.simulation.comparison import Comparison, compare
+from octavo_operator.simulation.engine_law import SimulatedEngine
+from octavo_operator.simulation.outcome import Objective, Outcome
+from octavo_operator.simulation.planned_engine import engine_of_plan, fitting
+from octavo_operator.simulation.run import Setting
+from octavo_operator.simulation.trace import parse_trace
+from octavo_operator.simulation.workloads import SHAPES, Workload, draw_workload
+
+DESCRIPTION: Final = """\
+What the planner of mode SLO would do for a service under a load, simulated step by step, beside KEDA on
+requests in flight and a fixed number. Steps cost what the operator assumes before it has seen one, with
+noise and stalls on top; a real service may be faster or slower.
+Exit status: 0 simulated, 2 bad input, 4 no answer of the hub."""
+SLO_FIELDS: Final = {
+    "ttft": "ttft_milliseconds",
+    "tpot": "tpot_milliseconds",
+    "objective": "objective_percent",
+}
+FEWEST, MOST = 1, 64
+SHOWN: Final = "▁▂▃▄▅▆▇█"
+SHOWN_WIDTH: Final = 60
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="octavo simulate", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        *("--service", "-f"), dest="file", metavar="FILE", required=True, help="an InferenceService"
+    )
+    load = parser.add_mutually_exclusive_group(required=True)
+    load.add_argument(
+        "--trace", metavar="FILE", type=Path, help="CSV: TIMESTAMP, ContextTokens, GeneratedTokens"
+    )
+    load.add_argument("--shape", choices=tuple(SHAPES), help="a named load; needs --rps")
+    parser.add_argument("--rps", type=float, metavar="R", help="mean requests per second of --shape")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --shape and of the noise (0)")
+    parser.add_argument(
+        "--slo", metavar="ttft=MS,tpot=MS,objective=PERCENT", help="default: the service's, else 2000, 80, 95"
+    )
+    parser.add_argument(
+        "--cold-start", type=float, default=180.0, metavar="SECONDS", help="from a pod to Ready (180)"
+    )
+    offline = parser.add_argument_group("without a hub")
+    offline.add_argument("--model-config", metavar="FILE", type=Path, help="the model's config.json")
+    offline.add_argument(
+        "--commit", metavar="C", help="what the words stand for (default: the words, if pinned)"
+    )
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    return parser
+
+
+@report_errors("simulate")
+def main(argv: Sequence[str]) -> int:
+    options = build_parser().parse_args(argv)
+    options.namespace = None
+    world = read_world(options)
+    policy = read_policy(world.spec, options.slo)
+    engine = read_engine(world.spec, options)
+    workload, refused = fitting(read_workload(options), engine)
+    if not len(workload.requests.arrival):
+        raise InvalidSpec(f"no request fits into {engine.max_model_len} tokens; set spec.engine.maxModelLen")
+    comparison = compare(
+        workload, setting_of(policy, engine, world.spec, options), policy, on_progress=show_progress()
+    )
+    if options.output == "json":
+        print(json.dumps(as_json(comparison, workload, refused), indent=2, ensure_ascii=False))
+    else:
+        print(as_text(comparison, workload, engine, policy, refused))
+    return OK
+
+
+# Reading ------------------------------------------------------------------------------------------------
+
+
+def read_policy(spec: InferenceServiceSpec, slo: str | None) -> Autoscaling:
+    """The service's own, or the default with as many replicas as anybody simulates."""
+    policy = spec.autoscaling or Autoscaling(min_replicas=FEWEST, max_replicas=MOST)
+    if slo is None:
+        return policy
+    return policy.model_copy(update={"slo": parse_slo(slo, policy.slo)})
+
+
+def parse_slo(text: str, known: ServiceLevelObjective) -> ServiceLevelObjective:
+    """`ttft=2000,tpot=80,objective=95`; what is not named stays as it is."""
+    values = known.model_dump()
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name.strip() not in SLO_FIELDS or not value.strip().isdigit():
+            raise InvalidSpec(f"--slo: {part!r} must be one of ttft=MS, tpot=MS, objective=PERCENT")
+        values[SLO_FIELDS[name.strip()]] = int(value)
+    try:
+        return ServiceLevelObjective.model_validate(values)
+    except ValueError as error:
+        raise InvalidSpec(f"--slo: {error}") from None
+
+
+def read_engine(spec: InferenceServiceSpec, options: argparse.Namespace) -> SimulatedEngine:
+    """The replica that the operator would plan; an accelerator's too, though no engine runs there yet."""
+    plan = plan_memory(spec, read_model(options, spec.model).config)
+    if isinstance(plan, Refusal):
+        raise ServiceRefused(f"{plan.reason}: {plan.message}")
+    prior = find_prior(summarize_plan(plan), ())
+    step_tokens = build_workload(spec).max_num_batched_tokens
+    return engine_of_plan(plan, prior, name=f"{spec.model.uri} on {plan.device}", step_tokens=step_tokens)
+
+
+def read_workload(options: argparse.Namespace) -> Workload:
+    if options.trace is not None:
+        if options.rps is not None:
+            raise InvalidSpec("--rps: goes with --shape; a trace has its own rate")
+        try:
+            with options.trace.open(newline="", encoding="utf-8") as lines:
+                return parse_trace(lines, name=options.trace.name)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidSpec(f"--trace: {options.trace} cannot be read: {error}") from None
+    if options.rps is None or not 0 < options.rps <= 1000:
+        raise InvalidSpec("--rps: give the mean requests per second of the shape, above 0 and at most 1000")
+    usual = draw_workload(options.shape, options.seed)
+    mean = len(usual.requests.arrival) / usual.seconds
+    return draw_workload(options.shape, options.seed, scale=options.rps / mean)
+
+
+def setting_of(
+    policy: Autoscaling, engine: SimulatedEngine, spec: InferenceServiceSpec, options: argparse.Namespace
+) -> Setting:
+    if not 1 <= options.cold_start <= 3600:
+        raise InvalidSpec(f"--cold-start: must be from 1 to 3600 seconds, got {options.cold_start}")
+    return Setting(
+        engine=engine,
+        objective=Objective(
+            ttft_seconds=policy.slo.ttft_milliseconds / 1000,
+            tpot_seconds=policy.slo.tpot_milliseconds / 1000,
+            percent=policy.slo.objective_percent,
+        ),
+        cold_start_seconds=options.cold_start,
+        drain_seconds=spec.rollout.drain_seconds,
+        initial_replicas=policy.min_replicas,
+        min_replicas=policy.min_replicas,
+        max_replicas=policy.max_replicas,
+        seed=options.seed,
+    )
+
+
+# Showing ------------------------------------------------------------------------------------------------
+
+
+def show_progress() -> Callable[[str, float], None]:
+    """A line on a terminal; nothing where nobody watches."""
+
+    def show(name: str, share: float) -> None:
+        end = "\n" if share >= 1 else ""
+        print(f"\r{name}: {100 * share:3.0f} %\033[K", end=end, file=sys.stderr, flush=True)
+
+    return show if sys.stderr.isatty() else lambda _name, _share: None
+
+
+def as_json(comparison: Comparison, workload: Workload, refused: int) -> dict[str, Any]:
+    return {
+        "workload": workload.name,
+        "requests": len(workload.requests.arrival),
+        "refusedForLength": refused,
+        "outcomes": [asdict(outcome) for outcome in comparison.outcomes],
+        "decisions": [asdict(moment) for moment in comparison.changes],
+    }
+
+
+def as_text(
+    comparison: Comparison, workload: Workload, engine: SimulatedEngine, policy: Autoscaling, refused: int
+) -> str:
+    slo = policy.slo
+    count = len(workload.requests.arrival)
+    rate = count / workload.seconds
+    lines = [
+        f"{workload.name}: {count} requests in {workload.seconds / 60:.0f} min ({rate:.2f} req/s)",
+        f"Replica: {engine.name}, {engine.law.num_blocks} KV blocks of {engine.law.block_tokens} tokens",
+        f"Objective: {slo.objective_percent} % with TTFT ≤ {slo.ttft_milliseconds} ms and mean TPOT ≤ "
+        f"{slo.tpot_milliseconds} ms; {policy.min_replicas} to {policy.max_replicas} replicas",
+    ]
+    if refused:
+        lines.append(f"{refused} longer requests left out: an engine would refuse them")
+    lines += ["", f"{'policy':<22}{'attained':>9}{'TTFT':>8}{'TPOT':>8}{'hours':>9}{'reversals/h':>13}"]
+    lines += [_row(outcome) for outcome in comparison.outcomes]
+    lines += ["", f"replicas over time: {sparkline(comparison.replicas)} (most {max(comparison.replicas)})"]
+    lines += [f"  {moment.at:6.0f} s  {moment.message}" for moment in comparison.changes[-3:]]
+    return "\n".join(lines)
+
+
+def _row(outcome: Outcome) -> str:
+    return (
+        f"{outcome.policy:<22}{outcome.attained_percent:>7.1f} %{outcome.ttft_percent:>6.1f} %"
+        f"{outcome.tpot_percent:>6.1f} %{outcome.replica_hours:>9.2f}{outcome.reversals_per_hour:>13.1f}"
+    )
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """
+    >>> sparkline([1, 2, 4, 8])
+    '▁▂▄█'
+    """
+    width = min(SHOWN_WIDTH, len(values))
+    most = max(values)
+    picked = [max(values[len(values) * i // width : len(values) * (i + 1) // width]) for i in range(width)]
+    return "".join(SHOWN[max(0, round(len(SHOWN) * value / most) - 1)] for value in picked)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

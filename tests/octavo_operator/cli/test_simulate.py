@@ -1,0 +1,122 @@
+"""`octavo simulate`: a service file and a load in, a comparison out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from octavo.errors import InvalidSpec
+from octavo_operator.api.spec.scaling import ServiceLevelObjective
+from octavo_operator.cli.simulate_command import main, parse_slo, sparkline
+from octavo_operator.simulation.trace import parse_trace
+from tests.octavo_operator.cli.test_render import Files
+
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    made = Files(tmp_path)
+    made.write(
+        engine={"maxModelLen": 512},
+        autoscaling={"minReplicas": 1, "maxReplicas": 4, "slo": {"tpotMilliseconds": 500}},
+    )
+    return made
+
+
+def arguments(files: Files, *more: str) -> list[str]:
+    return ["-f", str(files.service), "--model-config", str(files.config), *more]
+
+
+def write_trace(folder: Path, *, count: int, gap: float) -> Path:
+    path = folder / "trace.csv"
+    rows = [
+        f"2026-01-01 00:{int(index * gap) // 60:02d}:{index * gap % 60:09.6f}0,{40 + index % 7},5"
+        for index in range(count)
+    ]
+    path.write_text("\n".join([HEADER, *rows, "2026-01-01 00:29:59.0000000,600,5"]) + "\n")
+    return path
+
+
+def test_simulate_compares_the_planner_with_baselines_on_a_trace(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = write_trace(tmp_path, count=300, gap=5.0)
+    assert main(arguments(files, "--trace", str(trace), "--output", "json")) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["requests"], answer["refusedForLength"]) == (300, 1)
+    policies = [outcome["policy"] for outcome in answer["outcomes"]]
+    assert policies[0] == "Octavo"
+    assert any(policy.startswith("KEDA in-flight") for policy in policies)
+    assert all(0 <= outcome["attained_percent"] <= 100 for outcome in answer["outcomes"])
+    assert all(outcome["replica_hours"] > 0 for outcome in answer["outcomes"])
+
+
+def test_simulate_prints_a_table_for_people(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = write_trace(tmp_path, count=120, gap=10.0)
+    assert main(arguments(files, "--trace", str(trace), "--slo", "ttft=9000,objective=90")) == 0
+    printed = capsys.readouterr().out
+    assert "90 % with TTFT ≤ 9000 ms and mean TPOT ≤ 500 ms; 1 to 4 replicas" in printed
+    assert "1 longer requests left out" in printed
+    assert "replicas over time: " in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        pytest.param(
+            ["--shape", "conv"], "--rps: give the mean requests per second", id="shape without rate"
+        ),
+        pytest.param(["--shape", "conv", "--rps", "0"], "--rps", id="no requests"),
+        pytest.param(["--trace", "/nowhere.csv"], "--trace: /nowhere.csv cannot be read", id="no trace"),
+        pytest.param(
+            ["--shape", "conv", "--rps", "1", "--slo", "ttft=fast"],
+            "--slo: 'ttft=fast' must be",
+            id="no number",
+        ),
+        pytest.param(["--shape", "conv", "--rps", "1", "--slo", "objective=100"], "--slo", id="too much"),
+        pytest.param(["--shape", "low", "--rps", "0.1", "--cold-start", "0"], "--cold-start", id="no time"),
+    ],
+)
+def test_simulate_refuses_what_it_cannot_run(
+    files: Files, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
+) -> None:
+    assert main(arguments(files, *flags)) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        pytest.param(["a,b"], "no column ContextTokens, GeneratedTokens, TIMESTAMP", id="other columns"),
+        pytest.param([HEADER], "holds no request", id="empty"),
+        pytest.param([HEADER, "yesterday,1,1"], "line 2", id="no time"),
+        pytest.param([HEADER, "2026-01-01 00:00:00,0,1"], "from 1 up", id="no tokens"),
+        pytest.param([HEADER, "2026-01-01 00:00:00,5"], "line 2", id="half a row"),
+    ],
+)
+def test_trace_that_cannot_be_read_says_where(lines: list[str], words: str) -> None:
+    with pytest.raises(InvalidSpec, match=f"trace.*{words}"):
+        parse_trace(lines, name="trace")
+
+
+def test_trace_is_put_in_order_and_begins_with_its_first_request() -> None:
+    lines = [HEADER, "2026-01-01 00:00:10.5000000,7,3", "2026-01-01 00:00:08.0000000,5,2"]
+    workload = parse_trace(lines, name="trace")
+    assert workload.requests.arrival.tolist() == [0.0, 2.5]
+    assert workload.requests.prompt.tolist() == [5, 7]
+    assert workload.seconds == 3.5
+
+
+def test_objective_keeps_what_is_not_named() -> None:
+    slo = parse_slo("tpot=40", ServiceLevelObjective())
+    assert (slo.ttft_milliseconds, slo.tpot_milliseconds, slo.objective_percent) == (2000, 40, 95)
+
+
+def test_line_of_replicas_is_as_wide_as_there_are_decisions() -> None:
+    assert sparkline([3]) == "█"
+    assert len(sparkline(list(range(1, 500)))) == 60
