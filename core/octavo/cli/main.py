@@ -71,8 +71,13 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def missing_part(error: ModuleNotFoundError) -> str:
-    """`octavo plan` needs nothing besides Python; the commands that speak to a cluster do."""
-    return f"Python package {error.name!r} is not installed; pip install 'octavo[operator]'"
+    """`octavo plan` needs nothing besides Python; the simulator needs numpy, the other commands a client.
+
+    >>> missing_part(ModuleNotFoundError(name="numpy"))
+    "Python package 'numpy' is not installed; pip install 'octavo[operator,simulate]'"
+    """
+    extras = "operator,simulate" if error.name == "numpy" else "operator"
+    return f"Python package {error.name!r} is not installed; pip install 'octavo[{extras}]'"
 
 
 if __name__ == "__main__":
