@@ -16,7 +16,6 @@ from tests.cluster.stage import PLURAL, REPO, Stage
 
 Body = dict[str, Any]
 WRITERS: Final = 8
-FOREIGN_LABEL: Final = "app=foreign"
 LOOK_SECONDS: Final = 0.5
 SPEC: Final[Body] = {
     "model": {"uri": f"hf://{REPO}", "revision": "v1"},

@@ -126,7 +126,6 @@ def make_container(**changes: Any) -> ContainerView:
         "terminated_reason": "",
         "exit_code": None,
         "termination_message": "",
-        "restarts": 0,
     }
     return ContainerView(**{**values, **changes})
 

@@ -38,9 +38,6 @@ class ExpertTraits:
     sparse_layers: Literal["all", "after_dense", "step", "interleaved", "period", "range"] = "all"
 
 
-ALL_SPARSE = ExpertTraits()
-
-
 def num_experts(fields: ConfigFields) -> int:
     """How many routed experts a sparse layer has, whatever the field is called; 0 for none."""
     stated = [name for name in EXPERT_COUNT_FIELDS if fields.has(name)]

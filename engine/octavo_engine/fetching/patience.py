@@ -28,7 +28,3 @@ class Patience:
             yield wait
             spent += wait
             step = min(2 * step, self.most_seconds)
-
-
-IMPATIENT = Patience(limit_seconds=0)
-"""Ask once."""

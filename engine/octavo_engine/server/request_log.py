@@ -13,7 +13,6 @@ from octavo_engine.server.answering import Answer
 logger = logging.getLogger(__name__)
 
 LogLevel = Literal["off", "summary", "prompts"]
-LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("off", "summary", "prompts")
 EXCHANGE: Final = "octavo.exchange"
 """Where a request's ASGI scope holds its `Exchange`."""
 

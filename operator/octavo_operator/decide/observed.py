@@ -45,7 +45,6 @@ class ContainerView:
     terminated_reason: str
     exit_code: int | None
     termination_message: str
-    restarts: int
     running: bool = False
     image_id: str = ""
     """The kubelet's name for the image that it runs, with a digest; empty before it was started."""
@@ -148,7 +147,6 @@ def parse_container(status: Mapping[str, Any]) -> ContainerView:
         terminated_reason=ended.get("reason", ""),
         exit_code=ended.get("exitCode"),
         termination_message=ended.get("message", ""),
-        restarts=status.get("restartCount", 0),
         running="running" in state,
         image_id=status.get("imageID", ""),
     )

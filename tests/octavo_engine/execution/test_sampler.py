@@ -46,18 +46,15 @@ def assert_shares(found: dict[int, float], expected: dict[int, float]) -> None:
 
 
 SCORES = [math.log(share) for share in (0.1, 0.5, 0.15, 0.25)]
-
-COLD = {0: 1 / 34.5, 1: 25 / 34.5, 2: 2.25 / 34.5, 3: 6.25 / 34.5}
-"""Squares of the shares."""
+SQUARED = {0: 1 / 34.5, 1: 25 / 34.5, 2: 2.25 / 34.5, 3: 6.25 / 34.5}
+"""Shares at temperature 0.5."""
 
 
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
         pytest.param({}, {0: 0.1, 1: 0.5, 2: 0.15, 3: 0.25}, id="plain"),
-        pytest.param(
-            {"temperature": 0.5}, {0: 1 / 34.5, 1: 25 / 34.5, 2: 2.25 / 34.5, 3: 6.25 / 34.5}, id="cold"
-        ),
+        pytest.param({"temperature": 0.5}, SQUARED, id="cold"),
         pytest.param({"top_k": 2}, {1: 2 / 3, 3: 1 / 3}, id="top-k"),
         pytest.param({"top_k": 1}, {1: 1.0}, id="top-k of one"),
         pytest.param({"top_k": 10**9}, {0: 0.1, 1: 0.5, 2: 0.15, 3: 0.25}, id="top-k beyond the vocabulary"),

@@ -166,7 +166,6 @@ def test_pod_is_parsed_as_the_kubelet_writes_it() -> None:
         terminated_reason="OOMKilled",
         exit_code=137,
         termination_message="words",
-        restarts=2,
         running=True,
         image_id=f"example.test/engine@sha256:{'0f' * 32}",
     )
