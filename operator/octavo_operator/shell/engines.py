@@ -16,6 +16,7 @@ from octavo_operator.decide.gates.asking import Door
 from octavo_operator.decide.gates.attainment import Attained
 from octavo_operator.decide.gates.load import Loaded, Silent
 from octavo_operator.decide.observed import PodView
+from octavo_operator.shell.pod_http import read_answer, url_of
 
 TIMEOUT_SECONDS: Final = 3.0
 ANSWER_SECONDS: Final = 60.0
@@ -89,24 +90,14 @@ class Engines:
         headers: dict[str, str] | None = None,
         seconds: float = TIMEOUT_SECONDS,
     ) -> str:
-        """An engine's image may be anybody's: what it sends is not kept without end."""
-        data = bytearray()
         sent = {**(headers or {}), "Accept-Encoding": "identity"}
         async with (
             asyncio.timeout(seconds),
             self._client.stream(method, url, json=body, headers=sent, timeout=seconds) as response,
         ):
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > MAX_BYTES:
-                    raise ValueError(f"the answer is longer than {MAX_BYTES} bytes")
+            text = await read_answer(response, MAX_BYTES)
             response.raise_for_status()
-        return data.decode(errors="replace")
-
-
-def url_of(pod: PodView, port: int, path: str) -> str:
-    host = f"[{pod.address}]" if ":" in pod.address else pod.address
-    return f"http://{host}:{port}{path}"
+        return text
 
 
 def told(error: BaseException) -> str:

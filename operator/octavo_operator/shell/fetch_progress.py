@@ -14,6 +14,7 @@ from octavo_operator.decide.observed import PodView, pods_of
 from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.shell.cache import Key
+from octavo_operator.shell.pod_http import read_answer, url_of
 
 INTERVAL_SECONDS: Final = 10.0
 TIMEOUT_SECONDS: Final = 2.0
@@ -58,25 +59,16 @@ class FetchProgress:
         return told.words, INTERVAL_SECONDS
 
     async def _ask(self, pod: PodView) -> FetchReading | None:
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
-                return parse_reading(
-                    await self._fetch(f"http://{host}:{self._port}{contract.FETCH_PROGRESS_PATH}")
-                )
+                return parse_reading(await self._fetch(url_of(pod, self._port, contract.FETCH_PROGRESS_PATH)))
         except (httpx.HTTPError, TimeoutError, ValueError):
             return None
 
     async def _fetch(self, url: str) -> str:
-        """The pod may run anybody's image: what it sends is not kept without end."""
-        data = bytearray()
         async with self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
             response.raise_for_status()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > MAX_ANSWER_BYTES:
-                    raise ValueError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
-        return data.decode(errors="replace")
+            return await read_answer(response, MAX_ANSWER_BYTES)
 
     def forget(self, key: Key) -> None:
         """The service is gone, or fetches nothing."""

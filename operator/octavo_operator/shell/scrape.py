@@ -18,6 +18,7 @@ from octavo_operator.decide.observed import PodView
 from octavo_operator.decide.scaling import Reading, Unknown
 from octavo_operator.shell.engine_page import parse_page
 from octavo_operator.shell.exposition import read_samples
+from octavo_operator.shell.pod_http import read_answer, url_of
 
 TIMEOUT_SECONDS: Final = 3.0
 """For one pod."""
@@ -76,17 +77,10 @@ class Scraper:
         return int(blocks) if 1 <= blocks <= MAX_BLOCKS else None
 
     async def _metrics_of(self, pod: PodView, port: int) -> str:
-        host = f"[{pod.address}]" if ":" in pod.address else pod.address
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await self._fetch(f"http://{host}:{port}{contract.METRICS_PATH}")
+            return await self._fetch(url_of(pod, port, contract.METRICS_PATH))
 
     async def _fetch(self, url: str) -> str:
-        """An engine's image may be anybody's: what it sends is not kept without end."""
-        data = bytearray()
         async with self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
             response.raise_for_status()
-            async for chunk in response.aiter_bytes():
-                data += chunk
-                if len(data) > MAX_METRICS_BYTES:
-                    raise ValueError(f"the metrics are longer than {MAX_METRICS_BYTES} bytes")
-        return data.decode(errors="replace")
+            return await read_answer(response, MAX_METRICS_BYTES)
