@@ -16,7 +16,7 @@ export PYTHONUNBUFFERED := 1
 .PHONY: help setup demo demo-down check format generate prepare test test-fast test-cluster test-e2e cluster cluster-down constraints clean
 
 help: ## List the targets
-	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | LC_ALL=C sort | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.installed ## Make .venv with octavo, octavo-engine and the development tools
 
