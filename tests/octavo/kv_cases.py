@@ -7,6 +7,7 @@ weight sizes (C).
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -300,6 +301,7 @@ def _number(value: float) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m tests.octavo.kv_cases", description=__doc__).parse_args()
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(render())
     for section in SECTIONS:
