@@ -59,7 +59,7 @@ def advance(
             running = replicas[replica]["num_running"]
             seconds = measure(law, requests, replicas, replica, chunks, count)
             pass_step(replicas, factors, stalls, replica, seconds)
-            record(law, requests, replicas, bounds, replica, chunks, count)
+            record(requests, replicas, bounds, replica, chunks, count)
             patience = RETRY_STEPS if replicas[replica]["head"] != NOBODY else 0
         ended = replicas[replica]["num_running"] < running
         replicas[replica]["patience"] = 0 if ended else patience
@@ -144,8 +144,6 @@ def record_decoded(
             replicas[replica]["running"][kept] = request
             kept += 1
     replicas[replica]["num_running"] = kept
-    used = replicas[replica]["used_blocks"]
-    replicas[replica]["touched_blocks"] = max(replicas[replica]["touched_blocks"], used)
     if kept == 0:
         replicas[replica]["used_blocks"] = 0
         replicas[replica]["shared_blocks"] = 0

@@ -50,7 +50,7 @@ def enqueue(requests: Records, replicas: Records, replica: int, request: int) ->
 
 
 @compiled
-def preempt_newest(law: StepLaw, requests: Records, replicas: Records, replica: int) -> int:
+def preempt_newest(requests: Records, replicas: Records, replica: int) -> int:
     """Send the newest running sequence back to the head of the queue, to be computed again."""
     count = replicas[replica]["num_running"] - 1
     request = int(replicas[replica]["running"][count])
@@ -84,14 +84,11 @@ def grow(law: StepLaw, requests: Records, replicas: Records, replica: int, reque
     tokens = requests[request]["computed"] + chunk - requests[request]["shared"]
     needed = blocks_for(max(tokens, 0), law.block_tokens) - requests[request]["blocks"]
     while needed > law.num_blocks - replicas[replica]["used_blocks"]:
-        if preempt_newest(law, requests, replicas, replica) == request:
+        if preempt_newest(requests, replicas, replica) == request:
             return False
     if needed > 0:
         requests[request]["blocks"] += needed
         replicas[replica]["used_blocks"] += needed
-        replicas[replica]["touched_blocks"] = max(
-            replicas[replica]["touched_blocks"], replicas[replica]["used_blocks"]
-        )
     return True
 
 
@@ -210,13 +207,7 @@ def step_seconds(law: StepLaw, prefill: int, context: int, count: int, attention
 
 @compiled
 def record(
-    law: StepLaw,
-    requests: Records,
-    replicas: Records,
-    bounds: Bounds,
-    replica: int,
-    chunks: Ints,
-    count: int,
+    requests: Records, replicas: Records, bounds: Bounds, replica: int, chunks: Ints, count: int
 ) -> None:
     """Advance every sequence that took part; those that reach their end leave."""
     now = replicas[replica]["clock"]

@@ -84,7 +84,6 @@ REPLICA: Final = np.dtype(
         ("patience", np.int64),  # steps before the head of the queue, which did not fit, is tried again
         ("used_blocks", np.int64),  # referenced, the shared prefix once
         ("shared_blocks", np.int64),
-        ("touched_blocks", np.int64),  # most that ever held something: the rest of them is cached and idle
         ("outputs", np.int64, (HISTORY,)),  # finished lengths, the oldest overwritten first
         ("outputs_sorted", np.int64, (HISTORY,)),
         ("num_outputs", np.int64),

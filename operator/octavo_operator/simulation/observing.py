@@ -18,8 +18,6 @@ class Snapshot:
     running: int
     waiting: int
     used_blocks: int
-    idle_blocks: int
-    """Cached, and held by nobody."""
     counters: Floats
     uncached_counts: Ints
     ttft_counts: Ints

@@ -170,13 +170,11 @@ class Pods:
     def read(self, pod: Pod, now: float) -> Snapshot:
         """What the pod's engine would answer to a scrape."""
         replica = self.replicas[pod.index]
-        used = int(replica["used_blocks"])
         return Snapshot(
             at=now,
             running=int(replica["num_running"]),
             waiting=int(replica["num_waiting"]),
-            used_blocks=used,
-            idle_blocks=max(0, int(replica["touched_blocks"]) - used),
+            used_blocks=int(replica["used_blocks"]),
             counters=replica["counters"].copy(),
             uncached_counts=replica["uncached_counts"].copy(),
             ttft_counts=replica["ttft_counts"].copy(),

@@ -24,7 +24,6 @@ def snapshot(*, running: int = 0, waiting: int = 0, used_blocks: int = 0) -> Sna
         running=running,
         waiting=waiting,
         used_blocks=used_blocks,
-        idle_blocks=0,
         counters=record["counters"],
         uncached_counts=record["uncached_counts"],
         ttft_counts=record["ttft_counts"],
