@@ -25,6 +25,18 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OWNER = Owner(namespace="prod", name="chat", uid="3f0c")
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 URI = "hf://organization/model"
+CONFIG: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+    "max_position_embeddings": 1024,
+    "torch_dtype": "bfloat16",
+}
+"""A model's config.json that a small machine can hold."""
 
 
 def make_spec(**sections: object) -> InferenceServiceSpec:

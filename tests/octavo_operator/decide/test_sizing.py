@@ -7,19 +7,8 @@ import pytest
 from octavo.planning import MemoryPlan
 from octavo_operator.decide.sizing import plan_memory, plan_revision, read_flag, summarize_plan
 from octavo_operator.decide.target import Refusal
-from tests.octavo_operator.builders import make_plan, make_spec
+from tests.octavo_operator.builders import CONFIG, make_plan, make_spec
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 1024,
-    "torch_dtype": "bfloat16",
-}
 LLAMA_70B = {
     "model_type": "llama",
     "hidden_size": 8192,

@@ -29,20 +29,18 @@ from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.settings import read_settings
 from octavo_operator.shell.targets import Targets
-from tests.octavo_operator.builders import COMMIT, NOW, URI, make_pin, make_spec, make_stored, make_world
+from tests.octavo_operator.builders import (
+    COMMIT,
+    CONFIG,
+    NOW,
+    URI,
+    make_pin,
+    make_spec,
+    make_stored,
+    make_world,
+)
 from tests.octavo_operator.shell.asking import make_upstream
 
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 256,
-    "max_position_embeddings": 1024,
-    "torch_dtype": "bfloat16",
-}
 NEXT = "f" * 40
 DIGEST = f"sha256:{'ab' * 32}"
 OTHER_DIGEST = f"sha256:{'cd' * 32}"
