@@ -74,7 +74,7 @@ class Gate(ApiModel):
 
 
 class Rollout(ApiModel):
-    """How one revision takes over: it starts beside the old one and gets the traffic when ready."""
+    """How one revision takes over from another, and what it must show before."""
 
     strategy: Literal["Auto", "Surge", "InPlace", "Canary"] = Field(
         default="Auto",
