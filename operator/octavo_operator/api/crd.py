@@ -56,28 +56,27 @@ def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dic
         node["additionalProperties"] = structural(schema["additionalProperties"], definitions)
     if "properties" in node:
         node["properties"] = {
-            name: structural(child, definitions) for name, child in node["properties"].items()
+            name: with_section_default(structural(child, definitions), child)
+            for name, child in node["properties"].items()
         }
     if "items" in node:
         node["items"] = structural(node["items"], definitions)
     return node
 
 
-def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    schema = model.model_json_schema(by_alias=True)
-    return structural(schema, schema.get("$defs", {}))
-
-
-def with_object_defaults(node: dict[str, Any]) -> dict[str, Any]:
-    """`{}` as the default of each section without a required field.
+def with_section_default(node: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """`{}` as the default of a section without a required field, unless its absence has a meaning.
 
     The API server fills in the defaults of fields only where the object that holds them is there.
     """
-    for child in node.get("properties", {}).values():
-        with_object_defaults(child)
-        if child.get("type") == "object" and not child.get("required"):
-            child["default"] = {}
+    if node.get("type") == "object" and not node.get("required") and "anyOf" not in schema:
+        node["default"] = {}
     return node
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema(by_alias=True)
+    return structural(schema, schema.get("$defs", {}))
 
 
 def without_defaults(node: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def build_schema() -> dict[str, Any]:
             "apiVersion": {"type": "string", "description": "Version of this schema."},
             "kind": {"type": "string", "description": "Kind of this object."},
             "metadata": {"type": "object"},
-            "spec": with_object_defaults(schema_of(InferenceServiceSpec)),
+            "spec": schema_of(InferenceServiceSpec),
             "status": status,
         },
         "x-kubernetes-validations": list(NAME_RULES),

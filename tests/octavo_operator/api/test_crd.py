@@ -58,6 +58,16 @@ def test_schema_is_structural_and_every_field_is_described() -> None:
             assert node["description"].endswith((".", "`")), name
 
 
+def test_service_without_an_slo_gate_is_not_told_of_one() -> None:
+    """With a default of `{}` every service had one, and was told that its strategy does not fit."""
+    spec = build_schema()["properties"]["spec"]["properties"]
+    gate = spec["rollout"]["properties"]["gate"]
+    assert gate["default"] == {}
+    assert gate["properties"]["load"]["default"] is True
+    for optional in (gate["properties"]["slo"], spec["template"], spec["autoscaling"]):
+        assert "default" not in optional
+
+
 def test_schema_bounds_every_string_and_list() -> None:
     for name, node in nodes(build_schema()):
         if node.get("type") == "string" and "enum" not in node and name not in UNBOUNDED:
