@@ -171,6 +171,9 @@ def test_pin_asks_the_hub_for_a_uri(stage: Stage, person: Person, monkeypatch: p
     assert code == 0
     assert edit["spec"]["model"]["revision"] == commit
     assert person.run("pin", "hf://nobody/nothing")[0] == 4
+    code, text = person.run("pin", "s3://bucket/model")
+    assert code == 2
+    assert "must begin with hf://" in text
 
 
 def test_diff_tells_what_would_change_and_what_becomes_of_the_pods(
@@ -195,6 +198,21 @@ def test_diff_tells_what_would_change_and_what_becomes_of_the_pods(
     assert code == 2
     assert "spec.replicas" in text
     assert stage.service()["spec"]["replicas"] == 1
+
+
+def test_diff_tells_of_a_service_that_is_not_there_yet(stage: Stage, person: Person, tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(service_of("main")))
+    code, text = person.run("diff", "-f", str(path))
+    assert code == 1
+    assert "pods: the first ones are made" in text
+    assert f"hf://{REPO}" in text
+    assert stage.list(PLURAL) == []
+    path.write_text(yaml.safe_dump(service_of("main", replicas=0)))
+    code, text = person.run("diff", "-f", str(path))
+    assert code == 2
+    assert "spec.replicas" in text
 
 
 def test_commands_say_so_when_there_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

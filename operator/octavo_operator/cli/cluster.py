@@ -116,7 +116,7 @@ class ClusterAccess:
         """What the object would be after a server-side apply; nothing is stored."""
 
         def ask() -> Body:
-            answer: Body = self._objects.patch_namespaced_custom_object(
+            answer = self._objects.patch_namespaced_custom_object(
                 *self._place(),
                 name,
                 body,
@@ -124,9 +124,12 @@ class ClusterAccess:
                 force=True,
                 dry_run="All",
                 _content_type=APPLY_PATCH,
+                # The client passes over the body of a 201, which answers for an object that is new.
+                _preload_content=False,
                 _request_timeout=TIMEOUT_SECONDS,
             )
-            return answer
+            applied: Body = json.loads(answer.data)
+            return applied
 
         return answered(ask, f"InferenceService {self.namespace}/{name}")
 

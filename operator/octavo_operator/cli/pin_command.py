@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from octavo.errors import InvalidSpec
+from octavo.model_source import parse_model_uri
 from octavo_operator.cli.cluster import ClusterUnavailable, NotFound, add_cluster_options, connect
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.hub_answers import hub_endpoint, resolve_words
@@ -75,6 +76,7 @@ def resolved_commit(body: Mapping[str, Any]) -> str:
 
 def pin_of_uri(options: argparse.Namespace) -> dict[str, Any]:
     uri, revision = options.target, options.revision or "main"
+    parse_model_uri(uri)
     if not uri.startswith("hf://"):
         raise InvalidSpec(
             f"{uri}: only the cluster can read it; name an InferenceService that has resolved it, or run "
