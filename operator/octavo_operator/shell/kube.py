@@ -31,6 +31,8 @@ MAX_EVENT_MESSAGE: Final = 1024
 PASSING_STATUSES: Final = (401, 409, 429)
 """A token that has just expired, a conflict, too many requests."""
 WEBHOOK: Final = "failed calling webhook"
+WRONG_TYPE: Final = "failed to create typed patch object"
+"""Of a field, as a number where text must be: the API server answers 500, and always will."""
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 Body = dict[str, Any]
 
@@ -49,7 +51,8 @@ class ApiRefused(Exception):
         self.status = status
         self.in_vain = NAMESPACE_TERMINATING in causes
         """Nothing can be made in a namespace that is being deleted, nor need it be."""
-        self.is_passing = status in PASSING_STATUSES or (status >= 500 and WEBHOOK not in message)
+        lasting = WEBHOOK in message or WRONG_TYPE in message
+        self.is_passing = status in PASSING_STATUSES or (status >= 500 and not lasting)
         """It says nothing about what was asked; another try may do. A webhook's failure is told the user."""
 
 

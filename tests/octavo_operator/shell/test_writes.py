@@ -120,6 +120,12 @@ def test_what_is_as_it_should_be_is_not_written() -> None:
         pytest.param(403, "exceeded quota", ChildRefused, id="quota"),
         pytest.param(422, "is invalid", ChildRefused, id="invalid"),
         pytest.param(500, "failed calling webhook x", ChildRefused, id="webhook down"),
+        pytest.param(
+            500,
+            "failed to create typed patch object: .spec.template.spec.nodeSelector.gpu: expected string",
+            ChildRefused,
+            id="overlay with a number where text must be",
+        ),
         pytest.param(429, "slow down", ApiRefused, id="too many requests"),
         pytest.param(409, "conflict", ApiRefused, id="conflict"),
         pytest.param(500, "etcdserver: leader changed", ApiRefused, id="no leader"),
