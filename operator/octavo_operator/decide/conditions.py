@@ -41,6 +41,8 @@ class ServingView:
     """Of the revision that spec asks for."""
     deadline_exceeded: bool
     suspended: bool = False
+    sharing: str = ""
+    """Revisions that have a share of the requests beside the serving one."""
 
 
 def judge(target: Target, rollout: RolloutDecision, view: ServingView) -> tuple[Finding, ...]:
@@ -74,6 +76,10 @@ def _judge_ready(target: Target, rollout: RolloutDecision, view: ServingView) ->
         return Finding(
             type=READY, status="False", reason=target.refusal.reason, message=target.refusal.message
         )
+    if view.suspended and rollout.promoted and view.sharing:
+        back = f"revision {rollout.serving} takes the traffic back from {view.sharing}"
+        message = f"spec.suspend is true; without it: {back}"
+        return Finding(type=READY, status="False", reason="Suspended", message=message)
     if rollout.promoted and view.ready > 0:
         message = f"{rollout.message}; {view.ready} of {view.wanted} replicas are ready"
         return Finding(type=READY, status="True", reason="Serving", message=message)

@@ -183,7 +183,22 @@ def view_serving(world: World, decisions: Decisions) -> ServingView:
         failure=find_failure(pods_of(world.pods, rollout.target), asked) if rollout.target else None,
         deadline_exceeded=asked.deadline_exceeded if asked else False,
         suspended=world.spec.suspend,
+        sharing=", ".join(others_with_traffic(world, rollout.serving)),
     )
+
+
+def others_with_traffic(world: World, serving: str | None) -> list[str]:
+    """As the cluster has it now, whatever was decided: a suspended service goes on sharing."""
+    return sorted(
+        one
+        for one, deployment in world.deployments.items()
+        if one != serving and deployment.ready > 0 and (world.shared or weight_of(world, one) > 0)
+    )
+
+
+def weight_of(world: World, revision: str) -> int:
+    stored = world.revisions.get(revision)
+    return stored.learned.record.weight if stored else 0
 
 
 def selector_text(service: str, revision: str, *, shared: bool) -> str:

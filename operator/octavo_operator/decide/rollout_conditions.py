@@ -13,6 +13,7 @@ from octavo_operator.api.status import (
     RolloutStatus,
 )
 from octavo_operator.decide.conditions import Finding, storable
+from octavo_operator.decide.observed import parse_time
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.desired.learned import Learned
 from octavo_operator.desired.revision import Revision
@@ -102,8 +103,8 @@ def name_step(rollout: RolloutDecision) -> str:
 def last_known_good(
     serving: str | None, stored: Revision | None, learned: Learned, *, proven_at: str
 ) -> LastKnownGood | None:
-    """None before any revision was fit, or where somebody deleted its record."""
-    if serving is None or stored is None or not proven_at:
+    """None before any revision was fit, or where somebody deleted its record or overwrote its time."""
+    if serving is None or stored is None or parse_time(proven_at) is None:
         return None
     return LastKnownGood(
         revision=serving,

@@ -57,6 +57,7 @@ class Pin:
 LATER_FIELDS: Final = {"tracked": False, "manifest_digest": "", "size_bytes": 0}
 """Written only where they say something: a ConfigMap that has no use for them stays as it was."""
 KNOWN_FIELDS: Final = frozenset(field.name for field in fields(Pin))
+REQUIRED_FIELDS: Final = KNOWN_FIELDS - LATER_FIELDS.keys()
 
 
 def build_pins(owner: Owner, pins: tuple[Pin, ...], configs: Mapping[str, str]) -> Manifest:
@@ -93,6 +94,8 @@ def parse_pins(text: str, *, name: str) -> tuple[Pin, ...]:
 
 def _parse_pin(line: dict[str, Any]) -> Pin:
     """A field that a newer operator wrote is passed over."""
+    if missing := sorted(REQUIRED_FIELDS - line.keys()):
+        raise ValueError(f"a line lacks {', '.join(missing)}")
     pin = Pin(**{key: value for key, value in line.items() if key in KNOWN_FIELDS})
     for key, pattern in PATTERNS.items():
         value = getattr(pin, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -272,6 +273,28 @@ def test_suspended_service_that_serves_what_was_asked_stays_ready() -> None:
     status = decide(serving(spec=make_spec(suspend=True))).status
     assert by_type(status)["Ready"].status == "True"
     assert by_type(status)["Suspended"].status == "True"
+
+
+def test_suspended_service_is_not_ready_while_what_was_reverted_answers_half_of_the_requests() -> None:
+    """A revert in mid-canary was told as Current, though a suspended Service goes on selecting both."""
+    world = rolling()
+    canary = {**world.deployments, B.hash: make_deployment(B.hash)}
+    changes = {"spec": make_spec(suspend=True), "deployments": canary, "shared": True}
+    status = decide(make_world(**{**fields(world), **changes})).status
+    ready = by_type(status)["Ready"]
+    assert (ready.status, ready.reason) == ("False", "Suspended")
+    assert f"{A.hash} takes the traffic back from {B.hash}" in ready.message
+    assert by_type(status)["Available"].status == "True"
+    assert kstatus(status, 1) == "InProgress"
+
+    alone = decide(make_world(**{**fields(world), **changes, "shared": False})).status
+    assert kstatus(alone, 1) == "Current"
+
+
+def test_status_is_still_written_when_somebody_overwrote_the_time_of_a_proof() -> None:
+    """The API server refuses a status with a time that is none, and so every later one was refused."""
+    stored = {A.hash: replace(make_stored(A), learned=Learned(proven_at="by hand"))}
+    assert decide(serving(revisions=stored)).status.last_known_good is None
 
 
 def test_last_known_good_is_told_with_its_evidence() -> None:

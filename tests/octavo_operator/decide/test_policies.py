@@ -223,5 +223,12 @@ def test_damaged_line_is_told_and_not_guessed(change: dict[str, object]) -> None
         parse_pins(json.dumps([{**asdict(make_pin()), **change}]), name="chat-pins")
 
 
+def test_hand_written_pin_is_refused_by_the_names_of_what_it_lacks() -> None:
+    with pytest.raises(InvalidSpec, match=r"a line lacks commit, refresh_token, resolved_at, revision, uri"):
+        parse_pins('[{"x": 1}]', name="chat-pins")
+    with pytest.raises(InvalidSpec, match="cannot be read"):
+        parse_pins("[1]", name="chat-pins")
+
+
 def test_line_of_a_newer_operator_is_read() -> None:
     assert parse_pins(json.dumps([{**asdict(make_pin()), "later": 1}]), name="x") == (make_pin(),)

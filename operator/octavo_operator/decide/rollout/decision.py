@@ -189,7 +189,8 @@ def follow(view: RolloutView, serving: str, target: str, plan: Plan, gate: Verdi
         remove=gone,
         records=changed_records(view, {target: plan.record}),
         strategy=plan.strategy,
-        step=plan.record.step + 1 if plan.strategy == "Canary" else 0,
+        # When all steps are done, the last one's share lasts until the candidate can carry all.
+        step=min(plan.record.step + 1, len(view.policy.steps)) if plan.strategy == "Canary" else 0,
         gate=gate,
         reason="RolloutProgressing",
         message=message,

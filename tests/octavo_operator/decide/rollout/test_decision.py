@@ -326,6 +326,16 @@ def test_restarted_slo_count_makes_the_step_longer() -> None:
     assert decide_rollout(ended).records["b"].step == 1
 
 
+def test_canary_is_at_its_last_step_until_it_takes_over() -> None:
+    """Status told of a second step where spec has one."""
+    play = settled(CANARY)
+    play.target = "b"
+    steps = set()
+    while not (decision := play.round()).newly_proven:
+        steps.add(decision.step)
+    assert steps == {1}
+
+
 # Laws of single decisions -------------------------------------------------------------------------
 revisions = st.sampled_from([A, B, C])
 fleets = st.builds(
