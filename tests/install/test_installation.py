@@ -81,7 +81,8 @@ def test_operator_may_do_its_work_everywhere_and_read_no_secret(kubectl, release
     assert not may(kubectl, "get", "secrets", "--namespace", NAMESPACE)
     assert not may(kubectl, "patch", CRD, "--namespace", "default")
     assert may(kubectl, "create", "pods", "--namespace", "default"), "resolvers are bare pods"
-    assert not may(kubectl, "patch", "pods", "--namespace", "default")
+    assert may(kubectl, "patch", "pods", "--namespace", "default"), "those that may go first are marked"
+    assert not may(kubectl, "update", "pods", "--namespace", "default")
     assert not may(kubectl, "get", "pods", "--subresource=log", "--namespace", "default")
 
 
