@@ -326,6 +326,23 @@ def test_restarted_slo_count_makes_the_step_longer() -> None:
     assert decide_rollout(ended).records["b"].step == 1
 
 
+def test_old_revision_keeps_its_pods_while_a_third_one_keeps_the_share_from_a_canary() -> None:
+    """Two edits in a row: the first candidate was still ending when the second was ready."""
+    play = settled(replace(CANARY, steps=(CanaryStep(weight=54, seconds=30),)), replicas=4)
+    play.target = "c"
+    while not play.shared:
+        play.round()
+    play.target = "a"
+    while play.shared or "c" not in play.wanted:
+        play.round()
+    play.target = "b"
+    while "c" in play.wanted:
+        play.round(seconds=0.1)
+        assert len(play.answering()) >= 4
+    play.run()
+    assert play.selected == "b"
+
+
 def test_canary_is_at_its_last_step_until_it_takes_over() -> None:
     """Status told of a second step where spec has one."""
     play = settled(CANARY)
