@@ -63,7 +63,8 @@ def parse_probes(name: str, data: dict[str, Any]) -> Probes:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         place = ".".join((PROBES_KEY, *map(str, first["loc"])))
-        raise InvalidSpec(f"ConfigMap {name}: {place}: {first['msg']}") from None
+        words = first["msg"].replace("Tuple", "The list").replace(" after validation", "")
+        raise InvalidSpec(f"ConfigMap {name}: {place}: {words}") from None
     for number, probe in enumerate(probes):
         if probe.expect is not None:
             _check_pattern(name, number, probe)
@@ -75,8 +76,11 @@ def _check_pattern(name: str, number: int, probe: Probe) -> None:
         matches(probe, "")
     except SchemaError as error:
         place = f"{PROBES_KEY}.{number}.expect"
-        message = f"ConfigMap {name}: {place}: is no regular expression of the linear kind: {error}"
-        raise InvalidSpec(" ".join(message.split())[:600]) from None
+        words = str(error).rpartition("error: ")[2].strip()
+        message = (
+            f"ConfigMap {name}: {place}: {probe.expect!r:.200} is no regular expression of the linear kind"
+        )
+        raise InvalidSpec(" ".join(f"{message}: {words}".split())[:600]) from None
 
 
 def matches(probe: Probe, answer: str) -> bool:

@@ -214,6 +214,19 @@ def test_malformed_probes_are_refused_by_name(data: dict[str, Any], text: str) -
     assert text in str(refused.value)
 
 
+def test_malformed_probes_are_told_in_words_of_their_writer() -> None:
+    """They named a tuple, a validator and a part of the expression that nobody had written."""
+    look = [{"prompt": "a", "expect": "(?=x)"}]
+    with pytest.raises(InvalidSpec) as refused:
+        parse_probes("probes", {"probes.json": json.dumps(look)})
+    assert str(refused.value) == (
+        "ConfigMap probes: probes.json.0.expect: '(?=x)' is no regular expression of the linear kind: "
+        "look-around, including look-ahead and look-behind, is not supported"
+    )
+    with pytest.raises(InvalidSpec, match=r"probes.json: The list should have at least 1 item, not 0$"):
+        parse_probes("probes", {"probes.json": "[]"})
+
+
 def test_expression_that_would_take_for_ever_does_not() -> None:
     probe = Probe(prompt="a", expect="(a+)+$")
     assert judge_quality((probe,), ("a" * 5000 + "b",), None, min_match_percent=100).state == "Failed"
