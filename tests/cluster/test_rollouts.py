@@ -57,6 +57,11 @@ def status(stage: Stage) -> dict[str, Any]:
     return told
 
 
+def shared_status(stage: Stage) -> dict[str, Any] | None:
+    told: dict[str, Any] = status(stage).get("rollout", {})
+    return told if told.get("canaryWeightPercent") else None
+
+
 def test_candidate_that_loaded_another_commit_is_given_up_and_not_tried_again_by_a_restart(
     stage: Stage,
 ) -> None:
@@ -145,7 +150,7 @@ def test_canary_shares_by_replicas_goes_on_after_a_kill_and_takes_over(stage: St
     stage.apply(model=at(second), replicas=2, rollout=rollout)
     stage.make_ready(stage.wait_pods(second))
     wait_for(lambda: LABEL_REVISION not in selector(stage), "both to share the Service")
-    told = wait_for(lambda: status(stage).get("rollout"), "the step in status")
+    told = wait_for(lambda: shared_status(stage), "the share in status, which is written after the Service")
     assert (told["strategy"], told["step"], told["canaryWeightPercent"]) == ("Canary", "Canary1", 33)
     assert "really 33 %" in told["message"]
     stage.stop_operator(signal.SIGKILL)
@@ -303,14 +308,15 @@ def test_canary_with_a_route_divides_the_requests_exactly(gateway_definitions: o
     stage.serve(first, model=at(first), **changes)
     old = status(stage)["currentRevision"]
 
-    stage.apply(model=at(second), **changes)
-    stage.make_ready(stage.wait_pods(second))
-    new = status(stage)["updateRevision"]
-
     def weights() -> dict[str, int]:
         (route,) = stage.list("httproutes")
         return {one["name"]: one["weight"] for one in route["spec"]["rules"][0]["backendRefs"]}
 
+    wait_for(lambda: stage.list("httproutes") and weights() == {f"tiny-{old}": 100}, "the route")
+    stage.apply(model=at(second), **changes)
+    (candidate,) = stage.wait_pods(second)
+    new = candidate["metadata"]["labels"][LABEL_REVISION]
+    stage.make_ready([candidate])
     wait_for(lambda: weights() == {f"tiny-{old}": 93, f"tiny-{new}": 7}, "the share on the route")
     assert selector(stage)[LABEL_REVISION] == old
     assert status(stage)["rollout"]["canaryWeightPercent"] == 7
