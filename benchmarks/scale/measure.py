@@ -19,7 +19,6 @@ from benchmarks.scale.crowd import (
     many,
     service_name,
 )
-from tests.cluster.local.audit import read_requests
 from tests.cluster.stage import PLURAL, REPO, Stage, wait_for
 
 MIB: Final = 1 << 20
@@ -111,8 +110,7 @@ def count_ready(stage: Stage) -> int:
 
 def calls_so_far(stage: Stage) -> Counter[str]:
     """Requests of the operator's account by verb."""
-    log, account = stage.cluster.paths.audit_log, f"{stage.namespace}:octavo-operator"
-    return Counter(request.verb for request in read_requests(log, account))
+    return Counter(request.verb for request in stage.asked())
 
 
 def calls_during(stage: Stage, seconds: float) -> Counter[str]:

@@ -29,6 +29,7 @@ import yaml
 from octavo_operator.api.crd import build_crd
 from octavo_operator.api.rbac import build_rules
 from tests.cluster.fake_engines import FakeEngines
+from tests.cluster.local.audit import Request, read_requests
 from tests.cluster.local.cluster import Cluster
 from tests.support.model_hub import HubStore, ModelHub
 
@@ -132,6 +133,10 @@ class Stage:
     @property
     def account(self) -> str:
         return f"{self.namespace}:octavo-operator"
+
+    def asked(self) -> list[Request]:
+        """What the operator has asked of the API server so far, by that one's own record."""
+        return list(read_requests(self.cluster.paths.audit_log, self.account))
 
     def grant(self) -> None:
         """The account's rules, in its namespace or everywhere."""
