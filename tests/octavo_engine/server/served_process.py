@@ -18,14 +18,16 @@ COMMAND = (sys.executable, "-c", "import sys; from octavo_engine.cli import main
 
 
 @contextlib.contextmanager
-def serve_process(model_dir: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+def serve_process(
+    model_dir: Path, *flags: str, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     """Serve, and yield when ready. Later flags win, so that `flags` may change the ones given here."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     arguments = ["serve", "--model", str(model_dir), "--port", str(port), "--served-model-name", MODEL]
     memory = ["--memory-limit", "2Gi", "--planned-kv-blocks", "64", "--dtype", "float32"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     with subprocess.Popen(
         [*COMMAND, *arguments, *memory, *flags], stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
