@@ -19,7 +19,7 @@ from tests.octavo_engine.oracle import (
     request,
 )
 
-pytestmark = [pytest.mark.model, pytest.mark.slow]
+pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(1800)]
 NUM_TOKENS = 24
 
 
