@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.cluster.busy_engine import BusyEngine
-from tests.cluster.stage import Stage, wait_for
+from tests.cluster.stage import Body, Stage, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -101,7 +101,9 @@ def test_a_storm_of_preemptions_adds_one_replica_and_says_so(stage: Stage) -> No
     engine.rate, engine.preempted = 0.05, 2.0
 
     wait_for(lambda: replicas_of(stage) == 2, "one more")
-    said = stage.service()["status"]["autoscaling"]["recent"][0]
+    said, *_ = wait_for(
+        lambda: stage.service()["status"]["autoscaling"].get("recent"), "the change in status"
+    )
     assert (said["reason"], said["replicas"]) == ("PreemptionBrake", 2)
     time.sleep(15)
     assert replicas_of(stage) == 2, "the one on its way is not ready yet"
@@ -123,8 +125,12 @@ def test_service_under_slo_grows_with_its_load_and_shrinks_after(stage: Stage) -
     engine.rate = 5.0
     stage.make_ready(stage.wait_pods(commit, 3))
     engine.rate = 5.0 / 3
-    status = stage.service()["status"]["autoscaling"]
-    assert status["desiredReplicas"] == 3
+
+    def three() -> Body | None:
+        said: Body = stage.service()["status"]["autoscaling"]
+        return said if said["desiredReplicas"] == 3 else None
+
+    status = wait_for(three, "three replicas in status")
     assert "req/s per replica" in status["message"]
     assert status["limitedBy"] in ("TPOT", "TTFT", "KVCache", "MaxSequences")
     stage.wait_condition("CapacityLimited", "True", reason="AtMaximum")
