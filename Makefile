@@ -48,7 +48,7 @@ generate: setup ## Write the CRD, the install manifest and the reference pages f
 	@$(BIN)/python -m octavo_operator.api.generate
 	@$(BIN)/python -m tests.install.generate
 
-test-fast: check ## What needs no cluster and is not slow, in under two minutes
+test-fast: check ## What needs no cluster and is not slow, in a few minutes
 	@$(BIN)/pytest -q $(PARALLEL) -m "not cluster and not e2e and not slow"
 
 test-cluster: setup ## Tests on a real API server (light cluster, no node; needs Go)

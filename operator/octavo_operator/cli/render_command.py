@@ -59,13 +59,18 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--engine-image", metavar="IMAGE", default="", help="of the installation, where spec names none"
     )
+    add_model_options(parser)
+    parser.add_argument("--output", choices=("yaml", "json"), default="yaml")
+    return parser
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What `read_model` takes."""
     offline = parser.add_argument_group("without a hub")
     offline.add_argument("--model-config", metavar="FILE", type=Path, help="the model's config.json")
     offline.add_argument(
         "--commit", metavar="C", help="what the words stand for (default: the words, if pinned)"
     )
-    parser.add_argument("--output", choices=("yaml", "json"), default="yaml")
-    return parser
 
 
 @report_errors("render")

@@ -15,7 +15,7 @@ from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.program import report_errors
-from octavo_operator.cli.render_command import ServiceRefused, read_model, read_world
+from octavo_operator.cli.render_command import ServiceRefused, add_model_options, read_model, read_world
 from octavo_operator.decide.scaling.prior import find_prior
 from octavo_operator.decide.sizing import build_workload, plan_memory, summarize_plan
 from octavo_operator.decide.target import Refusal
@@ -62,11 +62,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cold-start", type=float, default=180.0, metavar="SECONDS", help="from a pod to Ready (180)"
     )
-    offline = parser.add_argument_group("without a hub")
-    offline.add_argument("--model-config", metavar="FILE", type=Path, help="the model's config.json")
-    offline.add_argument(
-        "--commit", metavar="C", help="what the words stand for (default: the words, if pinned)"
-    )
+    add_model_options(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table")
     return parser
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 from pathlib import Path
 from random import Random
 
@@ -62,7 +61,6 @@ def test_pod_stays_within_its_planned_limit_when_batches_take_many_shapes() -> N
         *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(NUM_SEQUENCES)),
         *("--planned-kv-blocks", str(planned.kv_blocks), "--memory-limit", str(planned.memory_limit_bytes)),
     ]
-    process: subprocess.Popen[str]
     with serve_process(model_dir, *flags, "--log-requests", "off", **image_environment()) as (
         process,
         client,
