@@ -13,7 +13,6 @@ import pytest
 
 from octavo import engine_contract as contract
 from octavo.model_report import ModelReport, encode_model_report
-from tests.cluster.local.audit import FORBIDDEN
 from tests.cluster.stage import CONFIG, REPO, Refused, Stage, wait_for
 from tests.support.model_hub import Weather
 from tests.support.model_hub.traffic import read_requests
@@ -242,7 +241,7 @@ def test_gated_repository_is_opened_by_a_secret_that_the_operator_never_reads(st
     stage.wait_condition("Ready", "True")
     assert stage.service()["status"]["model"]["sizeBytes"] == 7
     assert stage.stop_operator() == 0
-    assert [one for one in stage.asked() if one.code == FORBIDDEN or one.resource == "secrets"] == []
+    assert [one for one in stage.asked() if one.denied or one.resource == "secrets"] == []
 
 
 def test_resolver_that_fails_says_why_and_is_tried_again(stage: Stage) -> None:

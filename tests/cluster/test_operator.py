@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.local.audit import FORBIDDEN
 from tests.cluster.stage import REPO, Stage, wait_for
 from tests.support.model_hub import Weather
 
@@ -352,5 +351,5 @@ def test_operator_is_healthy_and_never_forbidden(stage: Stage) -> None:
     events = {(event["reason"], event["type"]) for event in stage.list("events")}
     assert {("Resolved", "Normal"), ("RolloutProgressing", "Normal"), ("Serving", "Normal")} <= events
     assert stage.stop_operator() == 0
-    assert [one for one in stage.asked() if one.code == FORBIDDEN] == []
+    assert [one for one in stage.asked() if one.denied] == []
     assert "Traceback" not in stage.log()

@@ -14,7 +14,6 @@ import pytest
 
 from octavo_operator.api.rbac import build_rules
 from tests.cluster.busy_engine import BusyEngine
-from tests.cluster.local.audit import FORBIDDEN
 from tests.cluster.local.cluster import Cluster
 from tests.cluster.stage import REPO, Stage, wait_for
 from tests.cluster.stage_fixtures import install_gateway_definitions, remove_gateway_definitions
@@ -99,7 +98,7 @@ def resources_of(index: int) -> str:
 def test_role_grants_exactly_what_the_operator_uses(routed_cluster: Cluster, quiet_stage: Stage) -> None:
     play_all(quiet_stage)
     asked = quiet_stage.asked()
-    assert [one for one in asked if one.code == FORBIDDEN] == []
+    assert [one for one in asked if one.denied] == []
     used = {access for one in asked for access in one.accesses}
     assert sorted(used - granted(build_rules())) == [], "used, and granted by nothing of ours"
     assert sorted(granted(build_rules()) - used) == [], "granted, and never used"
@@ -111,7 +110,7 @@ def test_nothing_is_forbidden_when_the_operator_watches_all_namespaces(
 ) -> None:
     stage = make_stage(everywhere=True)
     play_all(stage)
-    assert [one for one in stage.asked() if one.code == FORBIDDEN] == []
+    assert [one for one in stage.asked() if one.denied] == []
 
 
 @pytest.mark.parametrize("index", range(len(build_rules())), ids=resources_of)
@@ -128,7 +127,7 @@ def test_operator_is_refused_something_when_a_rule_is_taken_away(
 
     def refused() -> bool:
         stage.make_ready(stage.pods(commit))
-        denied = {one.accesses for one in stage.asked() if one.code == FORBIDDEN}
+        denied = {one.accesses for one in stage.asked() if one.denied}
         return any(accesses & taken for accesses in denied)
 
     wait_for(refused, f"a request that {sorted(taken)[0]} would have allowed")

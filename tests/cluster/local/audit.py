@@ -26,7 +26,8 @@ POLICY: Final = {
     ],
 }
 CREATED: Final = 201
-FORBIDDEN: Final = 403
+DECISION: Final = "authorization.k8s.io/decision"
+"""What the access rules said. A 403 alone may also be a namespace that is ending, or an admission plugin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,8 @@ class Request:
     resource: str
     """With its subresource: `pods/status`."""
     code: int
+    denied: bool
+    """No access rule allowed it."""
 
     @property
     def accesses(self) -> frozenset[tuple[str, str, str]]:
@@ -72,4 +75,5 @@ def _parse(event: dict[str, dict[str, str]], account: str) -> Request:
         group=place.get("apiGroup", ""),
         resource=place["resource"] + (f"/{subresource}" if subresource else ""),
         code=int(answer.get("code", 0)),
+        denied=event.get("annotations", {}).get(DECISION) == "forbid",
     )
