@@ -16,6 +16,7 @@ from tests.demo.hub import start_hub
 from tests.demo.installation import Images, ensure_namespace, install
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import ServiceRef
+from tests.e2e.engine_client import reach_service
 from tests.e2e.stack import Stack, small_spec, wait_ready
 from tests.install.paths import NAMESPACE
 
@@ -62,5 +63,6 @@ def bystander(stack: Stack) -> Iterator[ServiceRef]:
     ensure_namespace(stack.kubectl, "bystander")
     service = stack.apply("bystander", "smollm2", small_spec(revision="v1"))
     wait_ready(service)
+    reach_service(stack.cluster.netns, service)
     yield service
     stack.kubectl.run("delete", "namespace", "bystander", "--wait", timeout=180)

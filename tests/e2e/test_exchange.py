@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.demo.service import ServiceRef
-from tests.e2e.engine_client import ask, connect_to_service
+from tests.e2e.engine_client import ask, reach_service, wait_answers
 from tests.e2e.stack import SMOLLM2, Stack, is_pod_ready, small_spec, wait_ready
 from tests.e2e.waiting import wait_until
 from tests.support.model_hub import FAULTY
@@ -57,7 +57,7 @@ def test_exchange_of_one_replica_is_a_bounded_outage_that_status_tells(stack: St
     status = wait_ready(service)
     assert time.monotonic() - down < OUTAGE_SECONDS
     assert status["model"]["resolvedRevision"] == second
-    connect = connect_to_service(stack.cluster.netns, service)
+    connect = reach_service(stack.cluster.netns, service)
     assert second[:12] in ask(connect, NAME, "Say hello.", max_tokens=4)["system_fingerprint"]
 
     stack.apply(namespace, NAME, in_place(f"hf://{FAULTY.digest_mismatch}"))
@@ -67,4 +67,5 @@ def test_exchange_of_one_replica_is_a_bounded_outage_that_status_tells(stack: St
     assert failed["lastFailure"]["reason"] == "DigestMismatch"
     assert failed["lastKnownGood"]["resolvedRevision"] == second
     assert any(is_pod_ready(pod) for pod in service.pods())
+    wait_answers(connect)
     assert second[:12] in ask(connect, NAME, "Say hello.", max_tokens=4)["system_fingerprint"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.demo.service import ServiceRef
-from tests.e2e.engine_client import ask, connect_to_service
+from tests.e2e.engine_client import ask, reach_service
 from tests.e2e.stack import SMOLLM2, Stack, only_ready_pod, small_spec, wait_ready, wait_refused
 from tests.e2e.waiting import wait_until
 from tests.support.model_hub.traffic import read_requests
@@ -22,7 +22,7 @@ QUESTION = "What is the capital of France?"
 
 
 def answer_of(stack: Stack, service: ServiceRef) -> str:
-    connect = connect_to_service(stack.cluster.netns, service)
+    connect = reach_service(stack.cluster.netns, service)
     answer = ask(connect, service.name, QUESTION)
     return str(answer["choices"][0]["message"]["content"])
 

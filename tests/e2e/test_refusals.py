@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.engine_client import SteadyClient, ask, connect_to_service
+from tests.e2e.engine_client import SteadyClient, ask, connect_to_service, reach_service
 from tests.e2e.stack import small_spec, wait_ready, wait_refused
 from tests.support.model_hub import FAULTY
 
@@ -63,6 +63,6 @@ def test_refused_service_serves_once_its_spec_is_mended(stack, namespace, servin
     service = stack.apply(namespace, "mended", spec)
     wait_refused(service, "RevisionNotFound")
     wait_ready(stack.apply(namespace, "mended", small_spec(revision="v1")))
-    connect = connect_to_service(stack.cluster.netns, service)
+    connect = reach_service(stack.cluster.netns, service)
     answer = ask(connect, "mended", "What is the capital of France?")
     assert "Paris" in answer["choices"][0]["message"]["content"]

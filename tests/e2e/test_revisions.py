@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.e2e.engine_client import SteadyClient, connect_to_service, engine_info
+from tests.e2e.engine_client import SteadyClient, connect_to_service, engine_info, reach_service
 from tests.e2e.stack import SMOLLM2, Stack, only_ready_pod, small_spec, wait_ready
 from tests.e2e.waiting import wait_until
 
@@ -22,10 +22,11 @@ def serve_revision(stack: Stack, namespace: str, revision: str) -> str:
 def test_edit_and_revert_bring_the_other_commit_and_the_first_one_back(stack, namespace) -> None:
     first = stack.store.resolve(SMOLLM2, "v1").sha
     second = stack.publish(SMOLLM2, "Second", branch="edited")
+    service = stack.apply(namespace, "edited", small_spec(revision="v1"))
+    wait_ready(service)
+    connect = reach_service(stack.cluster.netns, service)
     assert serve_revision(stack, namespace, "v1") == first
 
-    service = stack.apply(namespace, "edited", small_spec(revision="v1"))
-    connect = connect_to_service(stack.cluster.netns, service)
     with SteadyClient(connect=connect, model="edited") as client:
         assert serve_revision(stack, namespace, second) == second
         assert serve_revision(stack, namespace, "v1") == first

@@ -18,7 +18,7 @@ import pytest
 
 from tests.demo.installation import ensure_namespace
 from tests.demo.service import ServiceRef
-from tests.e2e.engine_client import connect_to_service, engine_info
+from tests.e2e.engine_client import connect_to_service, engine_info, reach_service
 from tests.e2e.stack import SMOLLM2, Stack, small_spec, wait_ready
 from tests.e2e.traffic import Traffic, traffic_on
 from tests.e2e.waiting import wait_until
@@ -121,7 +121,7 @@ def scene(stack: Stack) -> Iterator[Scene]:
     second = stack.publish(SMOLLM2, "Second of the rollouts", branch="rollouts")
     service = stack.apply(PLACE, NAME, spec_of(f"hf://{SMOLLM2}", args=[], revision=first))
     wait_ready(service)
-    with traffic_on(connect_to_service(stack.cluster.netns, service), NAME) as traffic:
+    with traffic_on(reach_service(stack.cluster.netns, service), NAME) as traffic:
         traffic.await_answers()
         yield Scene(stack=stack, service=service, traffic=traffic, first=first, second=second)
     stack.kubectl.run("delete", *service.scope, service.qualified)

@@ -9,7 +9,7 @@ from typing import Any
 from tests.demo.chat import Connect, RequestFailed, read_metrics
 from tests.demo.inside import InsideConnection
 from tests.demo.service import ServiceRef
-from tests.e2e.engine_client import SteadyClient, connect_to_service, load
+from tests.e2e.engine_client import SteadyClient, load, reach_service
 from tests.e2e.stack import Stack, is_pod_ready, small_spec, wait_ready
 from tests.e2e.waiting import stays_true, wait_until
 from tests.install.paths import NAMESPACE
@@ -63,7 +63,7 @@ def test_replicas_follow_the_load_and_what_binds_is_named(stack: Stack, namespac
     service = stack.apply(namespace, "scaled", scaled_spec())
     wait_ready(service)
     assert len(service.pods()) == 1
-    connect = connect_to_service(stack.cluster.netns, service)
+    connect = reach_service(stack.cluster.netns, service)
 
     with clients(connect, 10) as first, clients(connect, 14) as second:
         wait_replicas(service, 3)

@@ -11,7 +11,13 @@ import yaml
 from tests.demo.chat import Connect, get_text
 from tests.demo.installation import ensure_namespace
 from tests.demo.service import ServiceRef
-from tests.e2e.engine_client import ask, connect_to_pod, connect_to_service, engine_info
+from tests.e2e.engine_client import (
+    ask,
+    connect_to_pod,
+    connect_to_service,
+    engine_info,
+    reach_service,
+)
 from tests.e2e.stack import SMOLLM2, Stack, is_pod_ready, only_ready_pod, wait_ready
 from tests.e2e.waiting import stays_true, wait_until
 from tests.install.paths import SAMPLE
@@ -27,6 +33,7 @@ def sample(stack: Stack) -> Iterator[ServiceRef]:
     ensure_namespace(stack.kubectl, NAMESPACE)
     service = stack.apply(NAMESPACE, manifest["metadata"]["name"], manifest["spec"])
     wait_ready(service)
+    reach_service(stack.cluster.netns, service)
     yield service
     # The resource first: a namespace being deleted is looked at again only after half the pods' grace period.
     stack.kubectl.run("delete", *service.scope, service.qualified)
