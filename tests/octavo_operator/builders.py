@@ -123,7 +123,7 @@ def make_deployment(revision: str, **changes: Any) -> DeploymentView:
     values: dict[str, Any] = {
         "wanted": 1,
         "existing": 1,
-        "ready": 1,
+        "settled": True,
         "deadline_exceeded": False,
         "failure": "",
     }
@@ -156,6 +156,14 @@ def make_pod(revision: str = "aaa", **changes: Any) -> PodView:
         "containers": (),
     }
     return PodView(revision=revision, **{**values, **changes})
+
+
+def make_ready_pods(*revisions: str) -> tuple[PodView, ...]:
+    """One pod that answers for each time that a revision is named."""
+    return tuple(
+        make_pod(one, name=f"chat-{one}-{number}", ready=True, phase="Running")
+        for number, one in enumerate(revisions)
+    )
 
 
 def make_world(**changes: Any) -> World:

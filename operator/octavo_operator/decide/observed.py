@@ -26,7 +26,8 @@ class DeploymentView:
     wanted: int
     """spec.replicas"""
     existing: int
-    ready: int
+    settled: bool
+    """Its controller has seen how many are wanted: no pod goes any more because fewer were wanted before."""
     deadline_exceeded: bool
     """Its controller saw no progress within progressDeadlineSeconds."""
     failure: str
@@ -96,12 +97,11 @@ def parse_deployment(body: Mapping[str, Any]) -> DeploymentView:
     conditions = {one["type"]: one for one in status.get("conditions", ())}
     progressing = conditions.get("Progressing", {})
     failure = conditions.get("ReplicaFailure", {})
-    # A status of an older generation speaks of other replicas, but pods that are ready are ready.
     return DeploymentView(
         revision=spec.get("selector", {}).get("matchLabels", {}).get(names.LABEL_REVISION, ""),
         wanted=spec.get("replicas", 1),
         existing=status.get("replicas", 0),
-        ready=status.get("readyReplicas", 0),
+        settled=status.get("observedGeneration", 0) >= body.get("metadata", {}).get("generation", 0),
         deadline_exceeded=progressing.get("reason") == "ProgressDeadlineExceeded",
         failure=failure.get("message", "") if failure.get("status") == "True" else "",
         template=spec.get("template", {}),
@@ -166,6 +166,11 @@ def parse_time(text: object) -> float | None:
 def pods_of(pods: Iterable[PodView], revision: str | None) -> tuple[PodView, ...]:
     """The pods of one revision that are there to stay."""
     return tuple(pod for pod in pods if pod.revision == revision and not pod.terminating)
+
+
+def count_ready(pods: Iterable[PodView], revision: str | None) -> int:
+    """From the pods themselves: a Deployment's status tells of them a moment later, of fewer or of more."""
+    return sum(pod.ready for pod in pods_of(pods, revision))
 
 
 def parse_termination_message(text: str) -> tuple[str, str] | None:

@@ -32,7 +32,7 @@ from octavo_operator.decide.fetching import tell_fetch
 from octavo_operator.decide.image_pinning import judge_image, observed_digests
 from octavo_operator.decide.learning import learn, learned_before
 from octavo_operator.decide.model_conditions import judge_words, model_status
-from octavo_operator.decide.observed import pods_of
+from octavo_operator.decide.observed import count_ready, pods_of
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.decide.rollout_conditions import (
     judge_gate,
@@ -178,7 +178,7 @@ def view_serving(world: World, decisions: Decisions) -> ServingView:
     asked = world.deployments.get(rollout.target or "")
     carrying = [one for one in rollout.weights if one in world.deployments]
     return ServingView(
-        ready=sum(world.deployments[one].ready for one in carrying),
+        ready=sum(count_ready(world.pods, one) for one in carrying),
         wanted=decisions.scaling.replicas,
         failure=find_failure(pods_of(world.pods, rollout.target), asked) if rollout.target else None,
         deadline_exceeded=asked.deadline_exceeded if asked else False,
@@ -191,8 +191,8 @@ def others_with_traffic(world: World, serving: str | None) -> list[str]:
     """As the cluster has it now, whatever was decided: a suspended service goes on sharing."""
     return sorted(
         one
-        for one, deployment in world.deployments.items()
-        if one != serving and deployment.ready > 0 and (world.shared or weight_of(world, one) > 0)
+        for one in world.deployments
+        if one != serving and count_ready(world.pods, one) > 0 and (world.shared or weight_of(world, one) > 0)
     )
 
 

@@ -124,7 +124,9 @@ def test_any_termination_message_gives_a_failure(text: str) -> None:
 
 def test_parsing_forgives_objects_with_nothing_in_them() -> None:
     assert parse_pod({"metadata": {"name": "x"}}) == make_pod("", name="x", address="")
-    empty = DeploymentView(revision="", wanted=1, existing=0, ready=0, deadline_exceeded=False, failure="")
+    empty = DeploymentView(
+        revision="", wanted=1, existing=0, settled=True, deadline_exceeded=False, failure=""
+    )
     assert parse_deployment({"metadata": {}}) == empty
 
 
@@ -174,11 +176,11 @@ def test_pod_is_parsed_as_the_kubelet_writes_it() -> None:
 
 def test_deployment_is_parsed_as_its_controller_writes_it() -> None:
     body = {
-        "metadata": {"labels": {"octavo.dev/revision": "edited"}},
+        "metadata": {"labels": {"octavo.dev/revision": "edited"}, "generation": 2},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"octavo.dev/revision": "aaa"}}},
         "status": {
             "replicas": 2,
-            "readyReplicas": 1,
+            "observedGeneration": 1,
             "conditions": [
                 {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
                 {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"},
@@ -186,5 +188,5 @@ def test_deployment_is_parsed_as_its_controller_writes_it() -> None:
         },
     }
     assert parse_deployment(body) == make_deployment(
-        "aaa", wanted=3, existing=2, ready=1, deadline_exceeded=True, failure="exceeded quota"
+        "aaa", wanted=3, existing=2, settled=False, deadline_exceeded=True, failure="exceeded quota"
     )

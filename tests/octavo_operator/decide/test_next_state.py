@@ -11,7 +11,7 @@ import pytest
 from octavo_operator.api.status import Condition, InferenceServiceStatus
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
-from octavo_operator.decide.observed import Placed
+from octavo_operator.decide.observed import Placed, PodView
 from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.rollout.values import GateFacts, Verdict
 from octavo_operator.decide.scaling import ScalingDecision
@@ -26,6 +26,7 @@ from tests.octavo_operator.builders import (
     make_deployment,
     make_pin,
     make_pod,
+    make_ready_pods,
     make_revision,
     make_spec,
     make_stored,
@@ -59,6 +60,7 @@ def serving(**changes: Any) -> World:
         "selected": A.hash,
         "revisions": {A.hash: make_stored(A)},
         "deployments": {A.hash: make_deployment(A.hash)},
+        "pods": make_ready_pods(A.hash),
         "pins": (make_pin(),),
     }
     return make_world(**{**values, **changes})
@@ -69,7 +71,7 @@ def rolling(**candidate: Any) -> World:
     return serving(
         spec=OTHER,
         revisions={A.hash: make_stored(A), B.hash: make_stored(B, number=2, proven=False)},
-        deployments={A.hash: make_deployment(A.hash), B.hash: make_deployment(B.hash, ready=0, **candidate)},
+        deployments={A.hash: make_deployment(A.hash), B.hash: make_deployment(B.hash, **candidate)},
     )
 
 
@@ -93,7 +95,7 @@ MISSING = make_container(exit_code=1, termination_message='{"reason": "FileMissi
 FAILED_POD = make_pod(B.hash, containers=(MISSING,))
 PULLING_POD = make_pod(B.hash, containers=(make_container(waiting_reason="ErrImagePull"),))
 LATE = rolling(deadline_exceeded=True)
-DOWN = serving(deployments={A.hash: make_deployment(A.hash, ready=0)})
+DOWN = serving(pods=())
 SCENES = [
     (serving(), None, "True True False False", "Serving", "Current"),
     (make_world(), None, "False False True False", "RolloutProgressing", "InProgress"),
@@ -139,7 +141,7 @@ def test_conditions_tell(
     ],
 )
 def test_failed_candidate_keeps_the_last_good_one(pod: Any, reason: str, stalled: str) -> None:
-    state = decide(make_world(**{**fields(rolling()), "pods": (pod,)}))
+    state = decide(make_world(**{**fields(rolling()), "pods": (*make_ready_pods(A.hash), pod)}))
     conditions = by_type(state.status)
     assert (conditions["Ready"].status, conditions["Ready"].reason) == ("False", reason)
     assert conditions["Available"].status == "True"
@@ -217,8 +219,8 @@ def test_stored_template_is_applied_when_the_operator_would_now_render_another()
 
 def test_candidate_that_becomes_ready_takes_over_and_the_old_one_goes_a_pass_later() -> None:
     world = rolling()
-    ready = {**world.deployments, B.hash: make_deployment(B.hash)}
-    state = decide(make_world(**{**fields(world), "deployments": ready}))
+    ready = make_ready_pods(A.hash, B.hash)
+    state = decide(make_world(**{**fields(world), "pods": ready}))
     service = next(manifest for manifest in state.manifests if manifest["kind"] == "Service")
     assert service["spec"]["selector"]["octavo.dev/revision"] == B.hash
     assert state.removals == ()
@@ -229,8 +231,56 @@ def test_candidate_that_becomes_ready_takes_over_and_the_old_one_goes_a_pass_lat
     assert annotations["octavo.dev/evidence"] == "ready"
 
     revisions = {A.hash: make_stored(A), B.hash: make_stored(B, number=2)}
-    moved = make_world(**{**fields(world), "deployments": ready, "selected": B.hash, "revisions": revisions})
+    moved = make_world(**{**fields(world), "pods": ready, "selected": B.hash, "revisions": revisions})
     assert [(one.kind, one.name) for one in decide(moved).removals] == [("Deployment", f"chat-{A.hash}")]
+
+
+@pytest.mark.parametrize(
+    ("pods", "settled"),
+    [
+        pytest.param(make_ready_pods(A.hash, *[B.hash] * 4), True, id="three of four are ending"),
+        pytest.param(
+            make_ready_pods(*[A.hash] * 4, *[B.hash] * 4),
+            False,
+            id="three of four have not been told to end yet",
+        ),
+    ],
+)
+def test_revert_right_after_a_canary_step_moves_no_request_to_pods_that_are_ending(
+    pods: tuple[PodView, ...], settled: bool
+) -> None:
+    """The Deployment's status still told of four ready pods, so one pod got all the requests."""
+    ending = tuple(replace(pod, terminating=True) for pod in make_ready_pods(*[A.hash] * 3))
+    reverted = serving(
+        revisions={
+            A.hash: make_stored(A),
+            B.hash: make_stored(B, number=2, learned=Learned(record=RolloutRecord(weight=80)), proven=False),
+        },
+        deployments={
+            A.hash: make_deployment(A.hash, wanted=4, existing=4, settled=settled),
+            B.hash: make_deployment(B.hash, wanted=4, existing=4),
+        },
+        pods=(*pods, *ending),
+        shared=True,
+    )
+    state = decide(reverted, replicas=4)
+    main = next(one for one in state.manifests if one["kind"] == "Service")
+    assert "octavo.dev/revision" not in main["spec"]["selector"], "both go on answering"
+    assert replicas_of(state) == {f"chat-{A.hash}": 4, f"chat-{B.hash}": 4}
+
+    back = make_ready_pods(*[A.hash] * 4, *[B.hash] * 4)
+    there = replace(reverted.deployments[A.hash], settled=True)
+    later = replace(reverted, pods=back, deployments={**reverted.deployments, A.hash: there})
+    main = next(one for one in decide(later, replicas=4).manifests if one["kind"] == "Service")
+    assert main["spec"]["selector"]["octavo.dev/revision"] == A.hash
+
+
+def replicas_of(state: NextState) -> dict[str, int]:
+    return {
+        one["metadata"]["name"]: one["spec"]["replicas"]
+        for one in state.manifests
+        if one["kind"] == "Deployment"
+    }
 
 
 def test_replicas_travel_with_every_template() -> None:
@@ -278,8 +328,8 @@ def test_suspended_service_that_serves_what_was_asked_stays_ready() -> None:
 def test_suspended_service_is_not_ready_while_what_was_reverted_answers_half_of_the_requests() -> None:
     """A revert in mid-canary was told as Current, though a suspended Service goes on selecting both."""
     world = rolling()
-    canary = {**world.deployments, B.hash: make_deployment(B.hash)}
-    changes = {"spec": make_spec(suspend=True), "deployments": canary, "shared": True}
+    canary = make_ready_pods(A.hash, B.hash)
+    changes = {"spec": make_spec(suspend=True), "pods": canary, "shared": True}
     status = decide(make_world(**{**fields(world), **changes})).status
     ready = by_type(status)["Ready"]
     assert (ready.status, ready.reason) == ("False", "Suspended")
@@ -324,9 +374,8 @@ def test_engines_own_blocks_are_learned() -> None:
 
 def test_failed_gate_is_told_and_remembered() -> None:
     bad = Verdict(state="Failed", reason="QualityGateFailed", message="1 of 2 probes match")
-    world = rolling()
-    ready = {**world.deployments, B.hash: make_deployment(B.hash)}
-    state = decide(make_world(**{**fields(world), "deployments": ready}), gates=GateFacts(quality=bad))
+    ready = make_ready_pods(A.hash, B.hash)
+    state = decide(make_world(**{**fields(rolling()), "pods": ready}), gates=GateFacts(quality=bad))
     conditions = by_type(state.status)
     gate = conditions["RolloutGatePassed"]
     assert (gate.status, gate.reason, gate.message) == ("False", "QualityGateFailed", "1 of 2 probes match")

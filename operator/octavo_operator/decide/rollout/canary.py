@@ -45,7 +45,7 @@ def plan_step(view: RolloutView, serving: str, target: str, step: CanaryStep, *,
     old, new = view.fleet(serving), view.fleet(target)
     few, many = split_replicas(view.replicas, step.weight, routed=view.policy.routed)
     # A third one that is still about keeps the share away, and the old one has to carry all.
-    reached = new.ready >= many and shares_of(view, serving, target, step.weight, cleared=cleared) > 0
+    reached = new.lasting >= many and shares_of(view, serving, target, step.weight, cleared=cleared) > 0
     # The old one shrinks only when the new one carries its share.
     kept = few if reached else max(few, min(old.wanted, view.replicas))
     record = _begin(view.record(target), view) if reached else view.record(target)

@@ -9,7 +9,7 @@ from typing import Final
 
 from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.decide.failures import find_failure
-from octavo_operator.decide.observed import PodView, pods_of
+from octavo_operator.decide.observed import PodView, count_ready, pods_of
 from octavo_operator.decide.rollout.values import (
     CanaryStep,
     Fleet,
@@ -57,12 +57,15 @@ def view_fleets(world: World) -> dict[str, Fleet]:
 
 def view_fleet(world: World, revision: str, pods: list[PodView]) -> Fleet:
     deployment = world.deployments.get(revision)
+    wanted = deployment.wanted if deployment else 0
     return Fleet(
-        wanted=deployment.wanted if deployment else 0,
-        ready=deployment.ready if deployment else 0,
+        wanted=wanted,
+        # Of what was too many just now some are still there and ready, but not for long.
+        ready=min(wanted, count_ready(pods, revision)),
         pods=len(pods),
         ending=sum(pod.terminating for pod in pods),
         deployed=deployment is not None,
+        settled=deployment is None or deployment.settled,
     )
 
 

@@ -42,7 +42,7 @@ def share_by_number(old: Fleet, new: Fleet) -> int:
 
 def carries_enough(old: Fleet, new: Fleet, replicas: int) -> bool:
     """Whether the new one can take over what the old one carries now."""
-    return new.ready >= 1 and new.ready >= min(replicas, max(1, old.ready))
+    return new.lasting >= max(1, min(replicas, max(1, old.ready)))
 
 
 def shares_of(view: RolloutView, serving: str, target: str, weight: int, *, cleared: bool) -> int:

@@ -44,7 +44,7 @@ def is_limited(view: RolloutView, revisions: list[str]) -> bool:
 
 def is_back(view: RolloutView, serving: str, losers: list[str]) -> bool:
     spare = 1 if is_limited(view, [serving, *losers]) else 0
-    return view.fleet(serving).ready >= max(1, view.replicas - spare)
+    return view.fleet(serving).lasting >= max(1, view.replicas - spare)
 
 
 def keep_carrying(view: RolloutView, serving: str, loser: str) -> Return:

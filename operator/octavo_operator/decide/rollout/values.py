@@ -84,16 +84,24 @@ class Fleet:
 
     wanted: int = 0
     ready: int = 0
+    """Pods that answer and that nobody has told to end."""
     pods: int = 0
     """All that hold a place, those that are ending included."""
     ending: int = 0
     deployed: bool = True
     """Its Deployment is there."""
+    settled: bool = True
+    """Its Deployment's controller knows how many are wanted: those that are ready stay."""
 
     @property
     def staying(self) -> int:
         """Pods that nobody has told to end."""
         return self.pods - self.ending
+
+    @property
+    def lasting(self) -> int:
+        """Ready pods that can be relied on; 0 while some may yet end for an earlier number."""
+        return self.ready if self.settled else 0
 
 
 NO_FLEET: Final = Fleet(deployed=False)
