@@ -171,6 +171,21 @@ def test_overlay_reaches_the_pods_and_what_is_not_allowed_is_refused(stage: Stag
     assert len(stage.pods(commit)) == 1
 
 
+def test_overlay_that_the_api_server_refuses_stalls_until_it_is_corrected(stage: Stage) -> None:
+    """It was in progress for ever: kstatus and GitOps tools went on waiting."""
+    commit = stage.add_commit("first")
+    stage.serve(commit)
+    wrong = {"spec": {"tolerations": [{"key": "gpu", "operator": "Perhaps"}]}}
+    stage.apply(template=wrong)
+    stalled = stage.wait_condition("Stalled", "True", reason="ChildRefused")
+    assert "tolerations[0].operator" in stalled["message"]
+    assert "correct spec" in stalled["message"]
+    stage.wait_condition("Available", "True")
+
+    stage.apply(template={})
+    stage.wait_condition("Ready", "True")
+
+
 def test_absent_definitions_cost_the_route_alone(stage: Stage) -> None:
     commit = stage.add_commit("first")
     stage.serve(commit)

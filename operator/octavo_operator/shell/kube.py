@@ -30,6 +30,8 @@ MAX_EVENT_MESSAGE: Final = 1024
 """Bytes; longer ones are refused by the API server."""
 PASSING_STATUSES: Final = (401, 409, 429)
 """A token that has just expired, a conflict, too many requests."""
+INVALID_STATUSES: Final = (400, 422)
+"""The object itself is wrong; a quota or a right that lacks is 403."""
 WEBHOOK: Final = "failed calling webhook"
 WRONG_TYPE: Final = "failed to create typed patch object"
 """Of a field, as a number where text must be: the API server answers 500, and always will."""
@@ -54,6 +56,8 @@ class ApiRefused(Exception):
         lasting = WEBHOOK in message or WRONG_TYPE in message
         self.is_passing = status in PASSING_STATUSES or (status >= 500 and not lasting)
         """It says nothing about what was asked; another try may do. A webhook's failure is told the user."""
+        self.is_invalid = status in INVALID_STATUSES or WRONG_TYPE in message
+        """The same object will be refused again: somebody must change what was asked, or a policy."""
 
 
 def read_refusal(status: int, data: bytes) -> ApiRefused:

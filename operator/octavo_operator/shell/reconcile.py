@@ -33,8 +33,11 @@ from octavo_operator.shell.upstream import UpstreamWatch
 from octavo_operator.shell.victims import mark_victims
 
 NOT_FOUND: Final = 404
+CHILD_REFUSED: Final = "ChildRefused"
 REFUSED_SECONDS: Final = 30.0
 """Before we try again what the API server or somebody else's object stood in the way of."""
+INVALID_SECONDS: Final = 300.0
+"""Before we try again what is wrong in itself: an edit of spec wakes us at once, one of a policy does not."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,23 @@ class Pass:
 
 
 class ChildRefused(Exception):
-    """The API server does not take a child: a quota, a policy, a namespace that is being deleted."""
+    """The API server does not take a child.
+
+    | it says                                 | mends itself                      |
+    |-----------------------------------------|-----------------------------------|
+    | 400, 422, or a field is of a wrong type | no: spec must change, or a policy |
+    | 403: a quota, a right, a webhook        | yes                               |
+    | a webhook cannot be reached             | yes                               |
+    """
+
+    def __init__(self, child: str, refused: ApiRefused) -> None:
+        way_out = "; correct spec: what spec.template.spec says is passed on as it is"
+        super().__init__(f"{child}: {refused}{way_out if refused.is_invalid else ''}")
+        self.lasting = refused.is_invalid
+
+    @property
+    def refusal(self) -> Refusal:
+        return Refusal(reason=CHILD_REFUSED, message=str(self), lasting=self.lasting)
 
 
 class Reconciler:
@@ -131,12 +150,12 @@ class Reconciler:
                 await mark_victims(self._kube, world, scaling)
                 changed = await self._act(world.owner, wanted)
             except ChildRefused as refused:
-                refusal = Refusal(reason="ChildRefused", message=str(refused), lasting=False)
+                refusal = refused.refusal
         if refusal is not None:
             # What was wanted cannot be had: say so instead, and look again even if no event comes.
             unmade = Target(pin=target.pin, refusal=refusal)
             wanted = decide_next_state(world, unmade, scaling, now=now, gates=gates)
-            again_seconds = REFUSED_SECONDS
+            again_seconds = again_after(refusal)
         await self._report(world.owner, wanted.status)
         waits = [
             again_seconds,
@@ -188,7 +207,7 @@ class Reconciler:
                 raise
             if refused.status == NOT_FOUND and kind in OPTIONAL_KINDS:
                 self._served.forget(kind)
-            raise ChildRefused(f"{kind.name} {metadata['name']}: {refused}") from refused
+            raise ChildRefused(f"{kind.name} {metadata['name']}", refused) from refused
         self._cache.put(kind, stored)
         # Equal versions: a policy of the cluster undoes what we write. Once a pass is enough of that.
         return observed is None or version_of(observed) != version_of(stored)
@@ -229,6 +248,11 @@ class Reconciler:
         for draft in draft_events(before, status):
             logger.info(draft.message, extra={"namespace": key[0], "service": key[1], "reason": draft.reason})
             await self._kube.tell(owner, draft, now=self._clock())
+
+
+def again_after(refusal: Refusal) -> float:
+    """Somebody else's object is looked for as often as ever: that it is gone is no event of ours."""
+    return INVALID_SECONDS if refusal.lasting and refusal.reason == CHILD_REFUSED else REFUSED_SECONDS
 
 
 def conflict_refusal(kind: Kind, name: str, found: Mapping[str, Any]) -> Refusal:

@@ -48,6 +48,7 @@ def refuse_start(refused: ApiRefused, question: Question, what: str) -> Refusal:
     |-----------------------------------|--------------------------|--------------|
     | there is one already              | `Resolving`              | yes: the watch tells of it |
     | it knows no image volumes         | `ImageVolumeUnsupported` | no           |
+    | the pod is invalid                | `PodsRefused`            | no: spec.template must change |
     | a quota, a policy, …              | `PodsRefused`            | yes          |
     """
     if refused.status == CONFLICT:
@@ -60,4 +61,4 @@ def refuse_start(refused: ApiRefused, question: Question, what: str) -> Refusal:
         )
         return Refusal(reason="ImageVolumeUnsupported", message=message, at_hub=True)
     message = f"{what}: the cluster refuses the resolver pod: {refused}"
-    return Refusal(reason="PodsRefused", message=message, lasting=False, at_hub=True)
+    return Refusal(reason="PodsRefused", message=message, lasting=refused.is_invalid, at_hub=True)

@@ -400,9 +400,10 @@ def test_files_that_changed_under_a_commit_are_refused() -> None:
             True,
         ),
         ("pvc://models/qwen", 403, "exceeded quota", "PodsRefused", False),
+        ("pvc://models/qwen", 422, "spec.tolerations[0].operator", "PodsRefused", True),
         ("pvc://models/qwen", 409, "already exists", "Resolving", False),
     ],
-    ids=["no image volumes", "quota", "still there"],
+    ids=["no image volumes", "quota", "bad overlay", "still there"],
 )
 def test_cluster_that_refuses_the_pod_is_told(
     uri: str, status: int, message: str, reason: str, lasting: bool

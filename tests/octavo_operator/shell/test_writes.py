@@ -21,7 +21,7 @@ from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
-from octavo_operator.shell.reconcile import ChildRefused, Reconciler
+from octavo_operator.shell.reconcile import ChildRefused, Reconciler, again_after
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.scaling_memory import MemoryWriter
 from octavo_operator.shell.scrape import Scraper
@@ -115,29 +115,47 @@ def test_what_is_as_it_should_be_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "error"),
+    ("status", "message", "lasting"),
     [
-        pytest.param(403, "exceeded quota", ChildRefused, id="quota"),
-        pytest.param(422, "is invalid", ChildRefused, id="invalid"),
-        pytest.param(500, "failed calling webhook x", ChildRefused, id="webhook down"),
+        pytest.param(403, "exceeded quota", False, id="quota"),
+        pytest.param(403, "admission webhook x denied the request", False, id="policy"),
+        pytest.param(500, "failed calling webhook x", False, id="webhook down"),
+        pytest.param(
+            422, "Deployment is invalid: spec.template.spec.tolerations", True, id="invalid overlay"
+        ),
+        pytest.param(400, "Deployment in version v1 cannot be handled", True, id="overlay cannot be read"),
         pytest.param(
             500,
             "failed to create typed patch object: .spec.template.spec.nodeSelector.gpu: expected string",
-            ChildRefused,
+            True,
             id="overlay with a number where text must be",
         ),
-        pytest.param(429, "slow down", ApiRefused, id="too many requests"),
-        pytest.param(409, "conflict", ApiRefused, id="conflict"),
-        pytest.param(500, "etcdserver: leader changed", ApiRefused, id="no leader"),
-        pytest.param(503, "unavailable", ApiRefused, id="restarting"),
     ],
 )
-def test_api_server_out_of_order_does_not_make_a_service_unready(
-    status: int, message: str, error: type[Exception]
-) -> None:
-    """ChildRefused is told in status; the others are only tried again."""
+def test_bad_overlay_stalls_a_service_and_a_quota_does_not(status: int, message: str, lasting: bool) -> None:
+    """What the API server would never take was in progress for ever."""
     refused = read_refusal(status, f'{{"message": "{message}"}}'.encode())
-    with pytest.raises(error, match=message):
+    with pytest.raises(ChildRefused, match=message) as told:
+        write_once(FakeKube(refuse=refused), Cache())
+    refusal = told.value.refusal
+    assert (refusal.reason, refusal.lasting) == ("ChildRefused", lasting)
+    assert ("correct spec" in refusal.message) == lasting
+    assert again_after(refusal) == (300 if lasting else 30)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        pytest.param(429, "slow down", id="too many requests"),
+        pytest.param(409, "conflict", id="conflict"),
+        pytest.param(500, "etcdserver: leader changed", id="no leader"),
+        pytest.param(503, "unavailable", id="restarting"),
+    ],
+)
+def test_api_server_out_of_order_does_not_make_a_service_unready(status: int, message: str) -> None:
+    """It is only tried again."""
+    refused = read_refusal(status, f'{{"message": "{message}"}}'.encode())
+    with pytest.raises(ApiRefused, match=message):
         write_once(FakeKube(refuse=refused), Cache())
 
 
