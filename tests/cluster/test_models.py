@@ -173,6 +173,22 @@ def test_words_keep_their_commit_when_their_revision_was_pruned(stage: Stage) ->
     assert stage.service()["status"]["model"]["resolvedRevision"] == first
 
 
+def test_damaged_pins_are_told_as_such_and_made_anew_when_they_are_deleted(stage: Stage) -> None:
+    """It was called InvalidSpec, though the spec was right."""
+    commit = stage.add_commit("first")
+    stage.serve(commit)
+    before = ledger(stage)
+    stage.kubectl("patch", "configmap", "tiny-pins", "--type=merge", "-p", '{"data":{"pins.json":"[1]"}}')
+    told = stage.wait_condition("Stalled", "True", reason="PinsDamaged")
+    assert "kubectl delete configmap tiny-pins" in told["message"]
+
+    stage.add_commit("second")
+    stage.kubectl("delete", "configmap", "tiny-pins")
+    stage.wait_condition("Ready", "True")
+    wait_for(lambda: ledger(stage)[0]["commit"] == commit, "the pins to be made anew")
+    assert [one["commit"] for one in ledger(stage)] == [one["commit"] for one in before]
+
+
 def test_commit_that_is_gone_upstream_is_named_and_nothing_else_is_taken(stage: Stage) -> None:
     """History was rewritten: what runs is left alone, what is new is refused, and main is no stand-in."""
     first = stage.add_commit("first")

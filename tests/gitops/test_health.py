@@ -134,7 +134,9 @@ def test_first_visit_is_progress() -> None:
 
 def test_unreadable_spec_is_a_failure_whatever_was_before() -> None:
     before = decide(serving()).status
-    body = wire(build_invalid_status(before, generation=2, message="no", now=NOW), generation=2)
+    body = wire(
+        build_invalid_status(before, generation=2, reason="InvalidSpec", message="no", now=NOW), generation=2
+    )
     assert (kstatus(body), flux_status(body), argocd_health(body)[0]) == ("Failed", "Failed", "Degraded")
 
 

@@ -168,12 +168,12 @@ def judge_first_visit() -> tuple[Finding, ...]:
     )
 
 
-def judge_invalid(message: str) -> tuple[Finding, ...]:
+def judge_invalid(reason: str, message: str) -> tuple[Finding, ...]:
     """For what cannot even be read; nothing is done until somebody edits it."""
     return (
-        Finding(type=READY, status="False", reason="InvalidSpec", message=message),
-        Finding(type=RECONCILING, status="False", reason="InvalidSpec", message=""),
-        Finding(type=STALLED, status="True", reason="InvalidSpec", message=message),
+        Finding(type=READY, status="False", reason=reason, message=message),
+        Finding(type=RECONCILING, status="False", reason=reason, message=""),
+        Finding(type=STALLED, status="True", reason=reason, message=message),
     )
 
 

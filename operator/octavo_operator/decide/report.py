@@ -160,10 +160,10 @@ def build_first_status(world: World, *, now: datetime) -> InferenceServiceStatus
 
 
 def build_invalid_status(
-    before: InferenceServiceStatus, *, generation: int, message: str, now: datetime
+    before: InferenceServiceStatus, *, generation: int, reason: str, message: str, now: datetime
 ) -> InferenceServiceStatus:
-    """What is said of an object that cannot be read; whatever runs is left alone."""
-    findings = judge_invalid(message)
+    """What is said of an object that cannot be read, or not its pins; whatever runs is left alone."""
+    findings = judge_invalid(reason, message)
     conditions = date_conditions(findings, before.conditions, generation=generation, now=now)
     return before.model_copy(update={"observed_generation": generation, "conditions": conditions})
 

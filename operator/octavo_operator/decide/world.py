@@ -116,7 +116,7 @@ def parse_owner(body: Body) -> Owner:
 
 
 def parse_world(body: Body, children: Children) -> World:
-    """Raises InvalidSpec for what an older schema let through or a hand made of a child."""
+    """Raises InvalidSpec for what an older schema let through, PinsDamaged for what a hand made of them."""
     owner = parse_owner(body)
     check_service_name(owner.name)
     status = parse_status(dict(body.get("status", {})))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from octavo.errors import InvalidSpec
+from octavo.errors import OctavoError
 from octavo_operator.api import names
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
@@ -30,6 +30,10 @@ PATTERNS: Final = {
     "resolved_at": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
     "manifest_digest": f"({DIGEST})?",
 }
+
+
+class PinsDamaged(OctavoError):
+    """The ConfigMap is no longer what was written; spec is right, and nothing is done on a guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +83,16 @@ def render_pin(pin: Pin) -> dict[str, Any]:
 
 
 def parse_pins(text: str, *, name: str) -> tuple[Pin, ...]:
-    """Raises InvalidSpec for what is no list of pins: guessing would break the promise."""
+    """Raises PinsDamaged for what is no list of pins: guessing would break the promise."""
     try:
         lines = json.loads(text)
         if not isinstance(lines, list):
             raise TypeError("it is no list")
         return tuple(_parse_pin(line) for line in lines)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidSpec(
-            f"ConfigMap {name}: {PINS_KEY} cannot be read ({error}); restore it, or delete the ConfigMap to "
-            "have it made from the revisions that are kept"
+        raise PinsDamaged(
+            f"ConfigMap {name}: {PINS_KEY} cannot be read ({error}), so nothing is changed; restore it, or "
+            f"`kubectl delete configmap {name}`: it is made anew from the revisions that are kept"
         ) from None
 
 

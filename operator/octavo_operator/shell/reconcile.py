@@ -19,6 +19,7 @@ from octavo_operator.decide.upstream import place_to_watch
 from octavo_operator.decide.world import World, parse_owner, parse_world
 from octavo_operator.desired.difference import difference
 from octavo_operator.desired.metadata import Manifest, Owner
+from octavo_operator.desired.pins import PinsDamaged
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key, owner_uid, version_of
 from octavo_operator.shell.engine_reports import EngineReports
@@ -115,10 +116,11 @@ class Reconciler:
         now, owner = self._clock(), parse_owner(body)
         try:
             world = parse_world(body, self._cache.children(key, owner.uid))
-        except InvalidSpec as error:
+        except (InvalidSpec, PinsDamaged) as error:
             status = build_invalid_status(
                 self._read_status(owner),
                 generation=body["metadata"]["generation"],
+                reason=type(error).__name__,
                 message=str(error),
                 now=now,
             )

@@ -178,7 +178,9 @@ def test_first_status_of_a_new_generation_is_not_ready() -> None:
 
 def test_status_of_an_unreadable_object_stalls_and_leaves_the_rest() -> None:
     ready = decide(serving()).status
-    invalid = build_invalid_status(ready, generation=2, message="spec.replicas: got 0", now=NOW)
+    invalid = build_invalid_status(
+        ready, generation=2, reason="InvalidSpec", message="spec.replicas: got 0", now=NOW
+    )
     conditions = by_type(invalid)
     assert (conditions["Ready"].status, conditions["Stalled"].status) == ("False", "True")
     assert kstatus(invalid, 2) == "Failed"

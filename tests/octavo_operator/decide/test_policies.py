@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from octavo.errors import InvalidSpec
 from octavo.model_report import ModelReport
 from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.intent import build_intent, hash_intent
@@ -24,7 +23,7 @@ from octavo_operator.decide.pinning import (
     with_manifest,
 )
 from octavo_operator.decide.world import merge_pins
-from octavo_operator.desired.pins import MAX_PINS, PINS_KEY, Pin, build_pins, parse_pins
+from octavo_operator.desired.pins import MAX_PINS, PINS_KEY, Pin, PinsDamaged, build_pins, parse_pins
 from octavo_operator.desired.revision import Revision
 from tests.octavo_operator.builders import (
     COMMIT,
@@ -219,14 +218,14 @@ def test_other_files_under_a_commit_are_refused() -> None:
 
 @pytest.mark.parametrize("change", [{"tracked": 1}, {"size_bytes": "1"}, {"manifest_digest": "sha256:0"}])
 def test_damaged_line_is_told_and_not_guessed(change: dict[str, object]) -> None:
-    with pytest.raises(InvalidSpec, match="chat-pins"):
+    with pytest.raises(PinsDamaged, match="chat-pins"):
         parse_pins(json.dumps([{**asdict(make_pin()), **change}]), name="chat-pins")
 
 
 def test_hand_written_pin_is_refused_by_the_names_of_what_it_lacks() -> None:
-    with pytest.raises(InvalidSpec, match=r"a line lacks commit, refresh_token, resolved_at, revision, uri"):
+    with pytest.raises(PinsDamaged, match=r"a line lacks commit, refresh_token, resolved_at, revision, uri"):
         parse_pins('[{"x": 1}]', name="chat-pins")
-    with pytest.raises(InvalidSpec, match="cannot be read"):
+    with pytest.raises(PinsDamaged, match="cannot be read"):
         parse_pins("[1]", name="chat-pins")
 
 

@@ -16,7 +16,7 @@ from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
 from octavo_operator.decide.world import Children, parse_world
 from octavo_operator.desired.controller_revision import build_controller_revision
 from octavo_operator.desired.learned import NOTHING, Learned
-from octavo_operator.desired.pins import MAX_PINS, Pin, build_pins
+from octavo_operator.desired.pins import MAX_PINS, Pin, PinsDamaged, build_pins
 from octavo_operator.desired.revision import revision_data
 from octavo_operator.desired.service import build_service
 from tests.octavo_operator.builders import (
@@ -205,7 +205,7 @@ GOOD_LINE = json.dumps(asdict(make_pin()))
 def test_world_refuses_what_a_hand_has_made_of_it(text: str) -> None:
     pins = build_pins(OWNER, (), {})
     pins["data"]["pins.json"] = text
-    with pytest.raises(InvalidSpec, match=r"ConfigMap chat-pins.*delete the ConfigMap"):
+    with pytest.raises(PinsDamaged, match=r"ConfigMap chat-pins.*kubectl delete configmap chat-pins"):
         parse_world(service_body(), Children(config_maps=(pins,)))
 
 
