@@ -27,7 +27,7 @@ import httpx
 import yaml
 
 from octavo_operator.api.crd import build_crd
-from octavo_operator.api.rbac import build_rules
+from octavo_operator.api.rbac import build_lease_rules, build_rules
 from tests.cluster.fake_engines import FakeEngines
 from tests.cluster.local.audit import Request, read_requests
 from tests.cluster.local.cluster import Cluster
@@ -51,6 +51,7 @@ PLURAL = "inferenceservices"
 GROUPS = {
     PLURAL: "/apis/octavo.dev/v1alpha1",
     "deployments": "/apis/apps/v1",
+    "leases": "/apis/coordination.k8s.io/v1",
     "replicasets": "/apis/apps/v1",
     "controllerrevisions": "/apis/apps/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
@@ -105,8 +106,12 @@ class Stage:
     process: subprocess.Popen[bytes] | None = None
     rules: list[dict[str, Any]] = field(default_factory=build_rules)
     """What the operator's account may do."""
+    lease_rules: list[dict[str, Any]] = field(default_factory=build_lease_rules)
+    """What it may do with Leases, in its own namespace."""
     everywhere: bool = False
     """With a ClusterRole, watching all namespaces, as the chart installs it by default."""
+    identity: str = "first"
+    """What the Lease calls the operator; one that starts again under the same name need not wait."""
     health_port: int = field(default_factory=free_port)
     metrics_port: int = field(default_factory=free_port)
     engines: FakeEngines = field(default_factory=FakeEngines)
@@ -139,14 +144,17 @@ class Stage:
         return list(read_requests(self.cluster.paths.audit_log, self.account))
 
     def grant(self) -> None:
-        """The account's rules, in its namespace or everywhere."""
+        """The account's rules, in its namespace or everywhere; those for the Lease in its namespace alone."""
         kind = "ClusterRole" if self.everywhere else "Role"
-        name = self.namespace if self.everywhere else "octavo-operator"
+        self._grant(kind, self.namespace if self.everywhere else "octavo-operator", self.rules)
+        self._grant("Role", "octavo-operator-lease", self.lease_rules)
+
+    def _grant(self, kind: str, name: str, rules: list[dict[str, Any]]) -> None:
         role = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": kind,
-            "metadata": {"name": name, **({} if self.everywhere else {"namespace": self.namespace})},
-            "rules": self.rules,
+            "metadata": {"name": name, **({"namespace": self.namespace} if kind == "Role" else {})},
+            "rules": rules,
         }
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(role))
         binding = f"{kind.lower()}binding"
@@ -168,6 +176,8 @@ class Stage:
             "OCTAVO_ENGINE_IMAGE": self.engine_image,
             "OCTAVO_HUB_ENDPOINT": self.hub.endpoint,
             "OCTAVO_WATCH_NAMESPACE": "" if self.everywhere else self.namespace,
+            "OCTAVO_LEASE_NAMESPACE": self.namespace,
+            "OCTAVO_IDENTITY": self.identity,
             "OCTAVO_UPSTREAM_INTERVAL_SECONDS": str(self.upstream_interval),
             "OCTAVO_LOG_FORMAT": "text",
             "OCTAVO_HEALTH_ADDRESS": f"127.0.0.1:{self.health_port}",

@@ -9,6 +9,7 @@ from tests.install.helm import run_helm
 from tests.install.paths import CHART, NAMESPACE, RELEASE
 
 OPERATOR = "deployment/octavo-operator"
+LEASE = "octavo-operator"
 CRD = "inferenceservices.octavo.dev"
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
 INSTALL_TIMEOUT = "10m"
@@ -52,8 +53,9 @@ def is_installed(kubectl: Kubectl) -> bool:
 
 
 def uninstall(kubectl: Kubectl) -> None:
-    """Remove the release; the definition stays, as Helm's keep policy asks."""
+    """Remove the release, and the Lease that its operator made; the definition stays, as Helm is told."""
     run_helm(
         *("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait"),
         environment=kubectl.environment,
     )
+    kubectl.run("delete", "lease", LEASE, "--namespace", NAMESPACE, "--ignore-not-found")

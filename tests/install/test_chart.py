@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from octavo_operator.api.rbac import build_rules
+from octavo_operator.api.rbac import build_lease_rules, build_rules
 from tests.install.helm import HelmRefused, run_helm, template
-from tests.install.paths import CHART, CHART_CRDS, CHART_RULES, CRDS, MANIFEST, NAMESPACE
+from tests.install.paths import (
+    CHART,
+    CHART_CRDS,
+    CHART_LEASE_RULES,
+    CHART_RULES,
+    CRDS,
+    MANIFEST,
+    NAMESPACE,
+)
 
 pytestmark = pytest.mark.cluster  # Helm is one of the cluster's programs
 
@@ -21,8 +29,13 @@ def render(*arguments: str) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(template(*arguments)) if document]
 
 
-def only(documents: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    (found,) = [document for document in documents if document["kind"] == kind]
+def only(documents: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
+    """The one of its kind, or of its kind and name."""
+    (found,) = [
+        document
+        for document in documents
+        if document["kind"] == kind and name in ("", document["metadata"]["name"])
+    ]
     return found
 
 
@@ -61,6 +74,8 @@ def test_definition_is_left_out_when_another_release_owns_it() -> None:
 def test_rules_are_what_the_operator_says_it_uses(rendered) -> None:
     assert yaml.safe_load(CHART_RULES.read_text()) == build_rules()
     assert only(rendered, "ClusterRole")["rules"] == build_rules()
+    assert yaml.safe_load(CHART_LEASE_RULES.read_text()) == build_lease_rules()
+    assert only(rendered, "Role")["rules"] == build_lease_rules()
 
 
 def test_rules_reach_no_secret_and_no_wildcard() -> None:
@@ -74,7 +89,8 @@ def test_namespaced_mode_grants_nothing_outside_its_namespace() -> None:
     kinds = {document["kind"] for document in documents}
     assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
     for kind in ("Role", "RoleBinding"):
-        assert only(documents, kind)["metadata"]["namespace"] == "team-a"
+        assert only(documents, kind, "octavo-operator")["metadata"]["namespace"] == "team-a"
+        assert only(documents, kind, "octavo-operator-lease")["metadata"]["namespace"] == NAMESPACE
     assert environment_of(documents)["OCTAVO_WATCH_NAMESPACE"] == "team-a"
 
 
@@ -150,7 +166,7 @@ def test_image_that_looks_like_a_number_stays_a_name(image: str) -> None:
 @pytest.mark.parametrize("name", ["12345678", "1e10", "true"])
 def test_namespace_that_looks_like_a_number_stays_a_name(name: str) -> None:
     documents = render("--set-string", f"watchNamespace={name}")
-    assert only(documents, "Role")["metadata"]["namespace"] == name
+    assert only(documents, "Role", "octavo-operator")["metadata"]["namespace"] == name
 
 
 def test_release_namespace_that_looks_like_a_number_stays_a_name() -> None:

@@ -19,6 +19,8 @@ SHORT_NAME: Final = "lsvc"
 CATEGORY: Final = "octavo"
 
 FIELD_MANAGER: Final = "octavo-operator"
+LEASE_NAME: Final = "octavo-operator"
+"""In the operator's own namespace: who of several acts."""
 CONTAINER_ENGINE: Final = "engine"
 CONTAINER_FETCH: Final = "fetch"
 CONTAINER_RESOLVE: Final = "resolve"

@@ -2,14 +2,15 @@
 
 No access to Secrets, none to nodes. Of pods the operator makes and deletes only resolvers: Deployments own
 the others, and the one thing written to those is the annotation that tells a ReplicaSet which to give up
-first. Rights on kinds that a cluster does not have are without effect.
+first. Rights on kinds that a cluster does not have are without effect. The Lease lies in the operator's own
+namespace, and so does the Role for it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from octavo_operator.api.names import GROUP, PLURAL
+from octavo_operator.api.names import GROUP, LEASE_NAME, PLURAL
 
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "patch", "delete")
@@ -34,4 +35,13 @@ def build_rules() -> list[dict[str, Any]]:
         rule("inference.networking.k8s.io", ("inferencepools",), (*READ, *WRITE)),
         rule("", ("pods",), ("list", "watch", "create", "patch", "delete")),
         rule("", ("events",), ("create",)),
+    ]
+
+
+def build_lease_rules() -> list[dict[str, Any]]:
+    """The rules of its Role in its own namespace. A create names no object, so no rule can name it."""
+    lease = rule("coordination.k8s.io", ("leases",), ("get", "update"))
+    return [
+        {**lease, "resourceNames": [LEASE_NAME]},
+        rule("coordination.k8s.io", ("leases",), ("create",)),
     ]

@@ -24,6 +24,7 @@ from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.hub_manifest import Manifests
 from octavo_operator.shell.kinds import INFERENCE_SERVICES
 from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, connect
+from octavo_operator.shell.leadership import Leadership, lead
 from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
@@ -44,6 +45,7 @@ from octavo_operator.shell.worker import Workers
 
 CRD_WAIT_SECONDS: Final = 2.0
 BAD_SETTINGS_EXIT_CODE: Final = 2
+LEASE_LOST_EXIT_CODE: Final = 3
 
 logger = logging.getLogger(__name__)
 
@@ -80,24 +82,25 @@ async def run(settings: Settings) -> None:
     resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
     optional = OptionalWatch(kube=kube, cache=cache, queue=queue, served=served, namespace=namespace)
     registry = build_registry(cache, queue, on_listed=resync.ask)
+    leadership = build_leadership(settings, kube)
     background: list[asyncio.Task[None]] = []
+
+    def act() -> None:
+        workers.start()
+        background.extend(asyncio.create_task(one.run()) for one in (resync, optional, upstream))
 
     async def start(**_: object) -> None:
         await wait_for_definition(kube)
-        workers.start()
-        background.append(asyncio.create_task(resync.run(), name="resync"))
-        background.append(asyncio.create_task(optional.run(), name="optional watch"))
-        background.append(asyncio.create_task(upstream.run(), name="upstream"))
+        background.append(asyncio.create_task(lead(leadership, act, end=end_now)))
 
     async def stop(**_: object) -> None:
         for task in background:
             task.cancel()
         await workers.stop()
-        await gatekeeper.close()
-        await autoscaler.close()
-        await scraper.close()
-        await progress.close()
-        await hub.close()
+        for opened in (gatekeeper, autoscaler, scraper, progress, hub):
+            await opened.close()
+        if leadership is not None:
+            await leadership.release()
         await kube.close()
 
     kopf.on.startup(registry=registry)(start)
@@ -121,6 +124,24 @@ async def run_kopf(registry: kopf.OperatorRegistry, settings: Settings) -> None:
 def build_gatekeeper(kube: Kube, queue: WorkQueue[Key]) -> Gatekeeper:
     engines = Engines()
     return Gatekeeper(kube, engines, ProbeRuns(engines, tell=queue.add, clock=time.monotonic))
+
+
+def build_leadership(settings: Settings, kube: Kube) -> Leadership | None:
+    """None where there is no Lease to hold, as on a developer's machine."""
+    if not settings.lease_namespace:
+        return None
+    return Leadership(
+        kube=kube,
+        namespace=settings.lease_namespace,
+        identity=settings.identity,
+        clock=time.monotonic,
+        now=lambda: datetime.now(UTC),
+    )
+
+
+def end_now() -> None:
+    """Without the ordinary end, which writes: somebody else may be writing already."""
+    os._exit(LEASE_LOST_EXIT_CODE)
 
 
 def show_sizes(meters: Meters, queue: WorkQueue[Key], cache: Cache, upstream: UpstreamWatch) -> None:

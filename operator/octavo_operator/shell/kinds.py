@@ -41,6 +41,7 @@ NETWORK_POLICIES: Final = Kind(
 )
 HTTP_ROUTES: Final = Kind(name=ROUTE_KIND, group=ROUTE_GROUP, version="v1", plural="httproutes")
 INFERENCE_POOLS: Final = Kind(name=POOL_KIND, group=POOL_GROUP, version="v1", plural="inferencepools")
+LEASES: Final = Kind(name="Lease", group="coordination.k8s.io", version="v1", plural="leases")
 INFERENCE_SERVICES: Final = Kind(
     name=names.KIND, group=names.GROUP, version=names.VERSION, plural=names.PLURAL
 )
@@ -59,4 +60,4 @@ OPTIONAL_KINDS: Final = (HTTP_ROUTES, INFERENCE_POOLS)
 """Defined by other projects: watched likewise where the cluster has them."""
 SURROUNDING_KINDS: Final = (SERVICES, DISRUPTION_BUDGETS, NETWORK_POLICIES, *OPTIONAL_KINDS)
 """Of which an object comes and goes with a revision, or with a field of spec."""
-KINDS_BY_NAME: Final = {kind.name: kind for kind in (*CHILD_KINDS, *OPTIONAL_KINDS)}
+KINDS_BY_NAME: Final = {kind.name: kind for kind in (*CHILD_KINDS, *OPTIONAL_KINDS, LEASES)}

@@ -104,6 +104,12 @@ class Kube:
         query = {"fieldManager": names.FIELD_MANAGER}
         return await self._request("POST", kind.path(namespace), body=manifest, query=query)
 
+    async def replace(self, manifest: Manifest) -> Body:
+        """Refused with 409 if its resourceVersion is no longer that of what is stored."""
+        metadata = manifest["metadata"]
+        path = KINDS_BY_NAME[manifest["kind"]].path(metadata["namespace"], metadata["name"])
+        return await self._request("PUT", path, body=manifest, query={"fieldManager": names.FIELD_MANAGER})
+
     async def apply_status(self, owner: Owner, status: InferenceServiceStatus) -> Body | None:
         """Only the status; the uid keeps it from an object of the same name made since. None: it is gone."""
         body = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -25,6 +26,10 @@ class Settings:
     health_address: str
     metrics_address: str
     log_format: str
+    lease_namespace: str
+    """Where the Lease of the operator that acts lies. Empty: none is held."""
+    identity: str
+    """What the Lease calls this process; a container that starts again in its pod has the same."""
     upstream_interval_seconds: float
     """Between two questions what a branch or tag stands for by now; 0: it is never asked."""
 
@@ -43,6 +48,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         health_address=environment.get("OCTAVO_HEALTH_ADDRESS", "0.0.0.0:8080"),
         metrics_address=environment.get("OCTAVO_METRICS_ADDRESS", "0.0.0.0:8081"),
         log_format=log_format,
+        lease_namespace=environment.get("OCTAVO_LEASE_NAMESPACE", ""),
+        identity=environment.get("OCTAVO_IDENTITY", "") or socket.gethostname(),
         upstream_interval_seconds=read_seconds(environment, "OCTAVO_UPSTREAM_INTERVAL_SECONDS", 300.0),
     )
 
