@@ -118,15 +118,18 @@ class Lookup:
         return make_pin(model, commit, now=now)
 
     # A resolver pod -------------------------------------------------------------------------------
-    async def _ask_pod(self, world: World, pin: Pin | None, *, now: datetime) -> Answer:
-        model = world.spec.model
-        question = Question(
-            model=model,
-            revision=pin.commit if pin is not None else model.revision,
+    def question_of(self, world: World, pin: Pin | None) -> Question:
+        """What a pod would look up: the words, or the commit that they have come to mean."""
+        return Question(
+            model=world.spec.model,
+            revision=pin.commit if pin is not None else world.spec.model.revision,
             image=world.spec.engine.image or self._settings.engine_image,
             hub_endpoint=self._settings.hub_endpoint,
             overlay=world.spec.template,
         )
+
+    async def _ask_pod(self, world: World, pin: Pin | None, *, now: datetime) -> Answer:
+        model, question = world.spec.model, self.question_of(world, pin)
         what = f"{model.uri} at {question.revision}"
         view = next((one for one in world.resolvers if one.question == question.id), None)
         if view is None:

@@ -18,13 +18,13 @@ JITTER: Final = 0.5
 """A delay is stretched by up to this share, so that what failed together does not retry together."""
 
 
-def retry_delay(failures: int, jitter: float) -> float:
+def retry_delay(failures: int, jitter: float, *, first_seconds: float = FIRST_DELAY_SECONDS) -> float:
     """Seconds before the next try after so many failures in a row; `jitter` is from 0 to 1.
 
     >>> retry_delay(1, 0.0), retry_delay(4, 0.0), retry_delay(100, 0.0)
     (1.0, 8.0, 300.0)
     """
-    doubled = FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 30)
+    doubled = first_seconds * 2.0 ** min(failures - 1, 30)
     return min(doubled, LONGEST_DELAY_SECONDS) * (1 + JITTER * jitter)
 
 

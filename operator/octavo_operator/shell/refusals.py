@@ -38,11 +38,11 @@ class Refusals:
         refused = self._refused.get(words)
         return refused if refused is not None and refused.until > now else None
 
-    def remember(self, words: Words, target: Target, *, now: float) -> float:
+    def remember(self, words: Words, target: Target, *, now: float, first_seconds: float) -> float:
         """Seconds until the next try."""
         before = self._refused.pop(words, None)
         failures = before.failures + 1 if before is not None else 1
-        delay = retry_delay(failures, self._draw_jitter())
+        delay = retry_delay(failures, self._draw_jitter(), first_seconds=first_seconds)
         self._refused[words] = Refused(target=target, failures=failures, until=now + delay)
         if len(self._refused) > REMEMBERED_REFUSALS:
             del self._refused[next(iter(self._refused))]

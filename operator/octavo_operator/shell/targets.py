@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from octavo.planning import MemoryPlan
+from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.intent import hash_intent
 from octavo_operator.decide.pinning import find_pin, refuse_words
 from octavo_operator.decide.revising import build_revision, intent_of
@@ -19,8 +21,12 @@ from octavo_operator.desired.pins import Pin
 from octavo_operator.desired.resolver_pod import needs_resolver
 from octavo_operator.desired.revision import Revision
 from octavo_operator.shell.lookup import Announce, Lookup
+from octavo_operator.shell.queue import FIRST_DELAY_SECONDS
 from octavo_operator.shell.refusals import Refusals, Words
 from octavo_operator.shell.settings import Settings
+
+RESOLVER_FIRST_SECONDS: Final = 15.0
+"""Before another pod is started where one has failed; longer each time."""
 
 
 class Targets:
@@ -56,7 +62,7 @@ class Targets:
         stored = world.revisions.get(hash_intent(intent_of(world, pin)))
         if stored is not None and pin is not None:
             return Target(pin=pin, revision=stored.revision), None
-        words, seconds = words_of(world, pin), now.timestamp()
+        words, seconds = self._words_of(world, pin), now.timestamp()
         refused = self._refusals.recall(words, now=seconds)
         if refused is not None:
             return refused.target, refused.until - seconds
@@ -65,7 +71,8 @@ class Targets:
             if not target.question:
                 self._refusals.forget(words)
             return target, None
-        return target, self._refusals.remember(words, target, now=seconds)
+        first = first_delay(world.spec.model, target.refusal)
+        return target, self._refusals.remember(words, target, now=seconds, first_seconds=first)
 
     async def _look_up(
         self, world: World, pin: Pin | None, *, now: datetime, before_asking: Announce
@@ -92,11 +99,18 @@ class Targets:
             hub_endpoint=self._settings.hub_endpoint,
         )
 
+    def _words_of(self, world: World, pin: Pin | None) -> Words:
+        """What is asked: of the hub for all services together, of a pod for each on its own.
 
-def words_of(world: World, pin: Pin | None) -> Words:
-    """What is asked: of the hub for all services together, of a pod for each on its own."""
-    model, owner = world.spec.model, world.owner
-    secret = model.credentials_secret_ref
-    own = (owner.namespace, owner.name, secret.name if secret is not None else "")
-    commit = pin.commit if pin is not None and pin.tracked else ""
-    return (model.uri, model.revision, model.refresh_token, commit, *(own if needs_resolver(model) else ()))
+        Whatever is edited of what a pod is made from is another question: nobody waits for the old one.
+        """
+        model, owner = world.spec.model, world.owner
+        if needs_resolver(model):
+            return owner.namespace, owner.name, self._lookup.question_of(world, pin).id
+        commit = pin.commit if pin is not None and pin.tracked else ""
+        return model.uri, model.revision, model.refresh_token, commit
+
+
+def first_delay(model: ModelSource, refusal: Refusal) -> float:
+    """A question to the hub costs nothing; a pod is an image, a place on a node, and a quota's share."""
+    return RESOLVER_FIRST_SECONDS if needs_resolver(model) and not refusal.waits else FIRST_DELAY_SECONDS

@@ -318,19 +318,40 @@ def test_gated_repository_is_looked_up_by_a_pod_and_never_by_the_operator() -> N
 
 
 def test_failed_resolver_is_removed_and_another_one_started_after_a_while() -> None:
+    """The second pod came after a second: pods are dear, and refusals of a hub last."""
     stage = play(**GATED)
     stage.look()
     stage.end_resolver("Failed", '{"reason": "AccessDenied", "message": "accept its terms"}')
     target, seconds = stage.look_twice()
     assert reason_of(target) == "AccessDenied"
-    assert seconds == 1.0
+    assert seconds == 15.0
     assert stage.world.resolvers == ()
     assert reason_of(stage.look()) == "AccessDenied"
     assert stage.world.resolvers == (), "not before its time"
-    stage.later(1.0)
+    stage.later(15.0)
     assert reason_of(stage.look()) == "Resolving"
     stage.end_resolver("Failed", '{"reason": "AccessDenied", "message": "accept its terms"}')
-    assert stage.look_twice()[1] == 2.0, "longer each time"
+    assert stage.look_twice()[1] == 30.0, "longer each time"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"model": {"uri": URI, **GATED, "refreshToken": "2"}}, id="refresh token"),
+        pytest.param({"model": {"uri": URI, "credentialsSecretRef": {"name": "new"}}}, id="secret"),
+        pytest.param({"engine": {"image": "engine:2"}}, id="image"),
+        pytest.param({"template": {"spec": {"nodeSelector": {"pool": "models"}}}}, id="where it may run"),
+    ],
+)
+def test_edit_after_a_failed_resolver_starts_another_at_once(edit: dict[str, Any]) -> None:
+    stage = play(**GATED)
+    stage.look()
+    stage.end_resolver("Failed", '{"reason": "AccessDenied", "message": "accept its terms"}')
+    stage.look()
+    assert reason_of(stage.look()) == "AccessDenied"
+    stage.world = replace(stage.world, spec=make_spec(**{"model": {"uri": URI, **GATED}, **edit}))
+    assert reason_of(stage.look()) == "Resolving"
+    assert stage.world.resolvers
 
 
 def test_new_commit_of_a_followed_gated_branch_is_looked_up_while_the_last_good_stays() -> None:
@@ -413,7 +434,7 @@ def test_cluster_that_refuses_the_pod_is_told(
     target, seconds = stage.look_twice()
     assert target.refusal is not None
     assert (target.refusal.reason, target.refusal.lasting) == (reason, lasting)
-    assert seconds == 1.0
+    assert seconds == (1.0 if status == 409 else 15.0)
     assert target.question, "a pod that was made and not seen yet is not removed"
 
 
