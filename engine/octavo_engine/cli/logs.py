@@ -28,10 +28,19 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False, default=str)
 
 
-def set_up_logging(log_format: str, stream: TextIO = sys.stderr) -> None:
-    """Route all loggers to the stream."""
-    as_text = log_format == "text" or (log_format == "auto" and stream.isatty())
-    handler = logging.StreamHandler(stream)
+class StandardErrorHandler(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is by then: whoever replaced it may have closed the earlier one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
+def set_up_logging(log_format: str) -> None:
+    """Route all loggers to standard error."""
+    as_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+    handler = StandardErrorHandler()
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S") if as_text else JsonFormatter()
     )

@@ -34,7 +34,7 @@ logger = logging.getLogger("octavo_engine")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code tells what went wrong (`EXIT_CODES`)."""
     arguments = build_parser().parse_args(argv)
-    set_up_logging(arguments.log_format, sys.stderr)
+    set_up_logging(arguments.log_format)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         arguments.run(arguments)

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 EXTRA_FIELDS: Final = ("namespace", "service", "reason", "seconds", "event")
 
@@ -28,8 +28,16 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class StandardErrorHandler(logging.StreamHandler[TextIO]):
+    """Writes to what `sys.stderr` is by then: whoever replaced it may have closed the earlier one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def configure_logs(log_format: str) -> None:
-    stream = logging.StreamHandler(sys.stderr)
+    stream = StandardErrorHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     stream.setFormatter(JsonFormatter() if log_format == "json" else plain)
     root = logging.getLogger()

@@ -1,0 +1,34 @@
+"""Logs of the operator: where they go when standard error is another one than at the start."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from octavo_operator.shell.logs import configure_logs
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_log_is_no_logging_error_after_standard_error_was_replaced_and_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Logs of tests were full of tracebacks: the handler kept what an earlier test captured."""
+    first, second = io.StringIO(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", first)
+    configure_logs("json")
+    monkeypatch.setattr("sys.stderr", second)
+    first.close()
+    logging.getLogger("octavo_operator").warning("seen")
+    assert '"message": "seen"' in second.getvalue()
+    assert "Logging error" not in second.getvalue()
