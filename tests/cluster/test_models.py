@@ -246,6 +246,7 @@ def test_gated_repository_is_opened_by_a_secret_that_the_operator_never_reads(st
     stage.wait_condition("Reconciling", "True", reason="Resolving")
     assert "hf_test" not in json.dumps(resolver)
     assert resolver["spec"]["automountServiceAccountToken"] is False
+    assert [one["metadata"]["name"] for one in stage.list("networkpolicies")] == ["tiny-resolve"]
     stage.end_resolver(resolver, "Succeeded", report(commit))
 
     (pod,) = stage.wait_pods(commit)

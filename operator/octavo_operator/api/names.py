@@ -79,6 +79,15 @@ def resolver_name(service: str, question: str) -> str:
     return checked_name(f"{service}-resolve-{question}")
 
 
+def resolver_policy_name(service: str) -> str:
+    """Name of the NetworkPolicy of those pods.
+
+    >>> resolver_policy_name("smollm2")
+    'smollm2-resolve'
+    """
+    return checked_name(f"{service}-resolve")
+
+
 def scaling_memory_name(service: str) -> str:
     """Name of the ConfigMap in which the planner's memory outlives the operator."""
     return checked_name(f"{service}-scaling")

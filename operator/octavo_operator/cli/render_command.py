@@ -96,7 +96,7 @@ def read_world(options: argparse.Namespace) -> World:
     namespace = options.namespace or body["metadata"].get("namespace") or "default"
     metadata = {**body["metadata"], "namespace": namespace, "uid": "", "generation": 1}
     world = parse_world({**body, "metadata": metadata, "status": {}}, Children())
-    return replace(world, served_kinds=wanted_kinds(world.spec.routing))
+    return replace(world, served_kinds=wanted_kinds(world.spec.routing), hub_endpoint=hub_endpoint())
 
 
 def read_model(options: argparse.Namespace, model: ModelSource) -> ModelAtHub:

@@ -3,6 +3,7 @@
 | child               | exists for                              | goes                            |
 |---------------------|-----------------------------------------|---------------------------------|
 | NetworkPolicy       | each revision that has a Deployment     | after the revision's last pod   |
+|                     | all resolver pods                       | with the need of them           |
 | PodDisruptionBudget | each revision that gets traffic         | at once                         |
 | revision's Service  | each that the rollout or a route names  | likewise; at once without route |
 | InferencePool       | each that gets traffic, where asked for | likewise; or with the field     |
@@ -26,7 +27,8 @@ from octavo_operator.desired.disruption import build_disruption_budget
 from octavo_operator.desired.http_route import ROUTE_GROUP, ROUTE_KIND, build_http_route
 from octavo_operator.desired.inference_pool import POOL_GROUP, POOL_KIND, build_inference_pools
 from octavo_operator.desired.metadata import Manifest
-from octavo_operator.desired.network_policy import build_network_policy
+from octavo_operator.desired.network_policy import build_network_policy, build_resolver_policy
+from octavo_operator.desired.resolver_pod import needs_resolver
 from octavo_operator.desired.service import build_revision_service
 
 INSTALL: Final = {
@@ -55,8 +57,11 @@ class Sharing:
 
 
 def build_policies(world: World, templates: Mapping[str, Mapping[str, Any]]) -> list[Manifest]:
-    """Before the pods that they are about."""
-    return [build_network_policy(world.owner, one, template) for one, template in templates.items()]
+    """Before the pods that they are about; whoever starts a resolver pod sees to the first one's himself."""
+    policies = [build_network_policy(world.owner, one, template) for one, template in templates.items()]
+    if needs_resolver(world.spec.model):
+        policies.append(build_resolver_policy(world.owner, world.spec.model, world.hub_endpoint))
+    return policies
 
 
 def build_surroundings(world: World, sharing: Sharing) -> list[Manifest]:

@@ -95,6 +95,8 @@ class World:
     upstream: Upstream | None = None
     """What the words stand for on the hub by now; None while that is not known."""
     surroundings: tuple[Placed, ...] = ()
+    hub_endpoint: str = ""
+    """Of the installation; empty: the public hub."""
     served_kinds: frozenset[str] = frozenset()
     """Kinds of other projects that the API server has."""
     answers: Mapping[str, str] = field(default_factory=dict)

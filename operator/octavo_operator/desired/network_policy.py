@@ -1,4 +1,4 @@
-"""The NetworkPolicy of one revision: what its own pod template needs, and nothing else.
+"""NetworkPolicies: of one revision, what its own pod template needs, and nothing else; of resolver pods.
 
 Ingress: the ports that its containers declare, from anywhere; who may ask a model is decided in front of
 it, by a gateway or by a policy of the user's own (policies add up).
@@ -9,6 +9,8 @@ to storage whose addresses change, so it is any *public* address on 443: no addr
 private network, or of a cloud's metadata service. A hub that the operator was configured with may be
 inside, so its port is open to any address, beside 443 for redirects. A pod that fetches from no hub
 reaches nothing.
+
+Resolver pods reach what fetching from their source needs, and nobody reaches them.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from octavo import engine_contract as contract
+from octavo.model_source import HubSource, parse_model_uri
 from octavo_operator.api import names
+from octavo_operator.api.spec import ModelSource
 from octavo_operator.desired.metadata import Manifest, Owner, build_metadata
 
 DNS_PORT: Final = 53
@@ -36,7 +40,7 @@ PUBLIC_IPV6: Final = {"cidr": "::/0", "except": ["fc00::/7", "fe80::/10"]}
 
 def build_network_policy(owner: Owner, revision: str, template: Mapping[str, Any]) -> Manifest:
     name = names.revision_name(owner.name, revision)
-    egress = build_egress(template)
+    egress = build_egress(find_hub(template))
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -61,8 +65,30 @@ def containers(template: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return (*pod.get("initContainers", ()), *pod["containers"])
 
 
-def build_egress(template: Mapping[str, Any]) -> list[dict[str, Any]]:
-    endpoint = find_hub(template)
+def build_resolver_policy(owner: Owner, model: ModelSource, hub_endpoint: str) -> Manifest:
+    """Of all resolver pods of one service."""
+    on_hub = isinstance(parse_model_uri(model.uri), HubSource)
+    egress = build_egress(hub_endpoint if on_hub else None)
+    selector = {
+        "matchLabels": {names.LABEL_SERVICE: owner.name},
+        "matchExpressions": [{"key": names.LABEL_QUESTION, "operator": "Exists"}],
+    }
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": build_metadata(
+            owner, names.resolver_policy_name(owner.name), names.service_labels(owner.name)
+        ),
+        "spec": {
+            "podSelector": selector,
+            "policyTypes": ["Ingress", "Egress"],
+            **({"egress": egress} if egress else {}),
+        },
+    }
+
+
+def build_egress(endpoint: str | None) -> list[dict[str, Any]]:
+    """To a hub; "" is the public one, None is none."""
     if endpoint is None:
         return []
     names_rule = {"ports": [*build_ports("UDP", (DNS_PORT,)), *build_ports("TCP", (DNS_PORT,))]}

@@ -73,6 +73,7 @@ async def run(settings: Settings) -> None:
         progress=progress,
         gatekeeper=gatekeeper,
         meters=meters,
+        hub_endpoint=settings.hub_endpoint,
         clock=lambda: datetime.now(UTC),
     )
     workers = Workers(queue, reconciler, meters)

@@ -89,6 +89,7 @@ class Reconciler:
         progress: FetchProgress,
         gatekeeper: Gatekeeper,
         meters: Meters,
+        hub_endpoint: str,
         clock: Callable[[], datetime],
     ) -> None:
         self._kube = kube
@@ -101,6 +102,7 @@ class Reconciler:
         self._progress = progress
         self._gatekeeper = gatekeeper
         self._meters = meters
+        self._hub_endpoint = hub_endpoint
         self._clock = clock
 
     async def reconcile(self, key: Key) -> Pass | None:
@@ -129,7 +131,7 @@ class Reconciler:
         return await self._reconcile_world(world, now=now)
 
     async def _reconcile_world(self, world: World, *, now: datetime) -> Pass:
-        world = self._look_upstream(world)
+        world = self._look_upstream(replace(world, hub_endpoint=self._hub_endpoint))
 
         async def announce() -> None:
             if world.status.observed_generation != world.generation:

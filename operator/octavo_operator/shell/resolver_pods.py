@@ -8,9 +8,10 @@ from octavo.model_source import ImageSource, parse_model_uri
 from octavo_operator.decide.resolving import RESOLVING
 from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.metadata import Owner
+from octavo_operator.desired.network_policy import build_resolver_policy
 from octavo_operator.desired.resolver_pod import Question, build_resolver_pod
 from octavo_operator.shell.cache import Cache
-from octavo_operator.shell.kinds import PODS
+from octavo_operator.shell.kinds import NETWORK_POLICIES, PODS
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
 
@@ -30,8 +31,9 @@ class ResolverPods:
     async def start(self, owner: Owner, question: Question, what: str) -> Refusal:
         """What is to be said while there is no answer."""
         manifest = build_resolver_pod(owner, question)
-        self._meters.writes.labels(PODS.name).inc()
         try:
+            await self._fence(owner, question)
+            self._meters.writes.labels(PODS.name).inc()
             stored = await self._kube.create(manifest)
         except ApiRefused as refused:
             if refused.in_vain or (refused.is_passing and refused.status != CONFLICT):
@@ -40,6 +42,19 @@ class ResolverPods:
         self._cache.put(PODS, stored)
         message = f"{what} is being looked up by pod {manifest['metadata']['name']}"
         return Refusal(reason=RESOLVING, message=message, lasting=False, waits=True)
+
+    async def _fence(self, owner: Owner, question: Question) -> None:
+        """There before the first pod; from then on a pass keeps it as it should be, or says whose it is."""
+        policy = build_resolver_policy(owner, question.model, question.hub_endpoint)
+        name = policy["metadata"]["name"]
+        if self._cache.find(NETWORK_POLICIES, owner.namespace, name) is not None:
+            return
+        self._meters.writes.labels(NETWORK_POLICIES.name).inc()
+        try:
+            self._cache.put(NETWORK_POLICIES, await self._kube.create(policy))
+        except ApiRefused as refused:
+            if refused.status != CONFLICT:
+                raise
 
 
 def refuse_start(refused: ApiRefused, question: Question, what: str) -> Refusal:

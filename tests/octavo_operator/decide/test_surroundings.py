@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -159,6 +160,17 @@ def test_policies_come_from_the_templates_that_run() -> None:
     (policy,) = build_policies(world_with(), {"aaa": revision.template})
     assert policy["metadata"]["name"] == "chat-aaa"
     assert {one["port"] for one in policy["spec"]["ingress"][0]["ports"]} == {8001, 9000}
+
+
+def test_policy_of_resolvers_goes_with_the_need_of_them() -> None:
+    gated = world_with(surroundings=(placed("NetworkPolicy", "chat-resolve", ""),))
+    gated = replace(gated, spec=make_spec(model={"uri": "pvc://models/tiny"}))
+    (policy,) = build_policies(gated, {})
+    assert policy["metadata"]["name"] == "chat-resolve"
+    assert find_stale(gated, [policy]) == []
+    public = replace(gated, spec=make_spec())
+    assert build_policies(public, {}) == []
+    assert [one.name for one in find_stale(public, [])] == ["chat-resolve"]
 
 
 revisions = st.text("0123456789abcdef", min_size=10, max_size=10)

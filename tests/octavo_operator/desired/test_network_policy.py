@@ -10,7 +10,8 @@ import pytest
 
 from octavo import engine_contract as contract
 from octavo_operator.api import names
-from octavo_operator.desired.network_policy import build_network_policy, endpoint_port
+from octavo_operator.desired.network_policy import build_network_policy, build_resolver_policy, endpoint_port
+from octavo_operator.desired.resolver_pod import Question, build_resolver_pod
 from tests.octavo_operator.builders import OWNER, make_revision, make_spec
 
 
@@ -108,3 +109,37 @@ def test_pod_without_a_fetch_container_reaches_nothing() -> None:
     template = template_with("")
     del template["spec"]["initContainers"]
     assert "egress" not in policy_of(template)
+
+
+def resolver_policy(uri: str, endpoint: str = "") -> dict[str, Any]:
+    model = make_spec(model={"uri": uri}).model
+    spec: dict[str, Any] = build_resolver_policy(OWNER, model, endpoint)["spec"]
+    return spec
+
+
+def test_resolver_of_a_private_repository_reaches_the_hub_and_nobody_reaches_it() -> None:
+    """It had no policy at all, though it holds the token."""
+    spec = resolver_policy("hf://organization/private")
+    assert may_reach(spec, "1.2.3.4", 443)
+    assert may_reach(spec, "10.96.0.10", 53, "UDP")
+    assert not may_reach(spec, "10.96.0.1", 443)
+    assert "ingress" not in spec
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert may_reach(resolver_policy("hf://organization/private", "http://hub:8080"), "10.0.0.7", 8080)
+
+
+@pytest.mark.parametrize("uri", ["pvc://models/tiny", "oci://registry.example/tiny:1"])
+def test_resolver_that_reads_files_reaches_nothing(uri: str) -> None:
+    assert "egress" not in resolver_policy(uri, "http://hub:8080")
+
+
+def test_policy_of_resolvers_selects_them_and_no_engine() -> None:
+    selector = resolver_policy("pvc://models/tiny")["podSelector"]
+    question = Question(model=make_spec().model, revision="main", image="engine:1", hub_endpoint="")
+    resolver = build_resolver_pod(OWNER, question)["metadata"]["labels"]
+    engine = make_revision().template["metadata"]["labels"]
+    assert selector["matchLabels"].items() <= resolver.items()
+    (expression,) = selector["matchExpressions"]
+    assert expression["operator"] == "Exists"
+    assert expression["key"] in resolver
+    assert expression["key"] not in engine

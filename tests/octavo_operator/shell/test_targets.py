@@ -80,12 +80,19 @@ class FakeKube(Kube):
 
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []
+        self.created: list[str] = []
         self.refuse: ApiRefused | None = None
 
     async def create(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        if manifest["kind"] == "NetworkPolicy":
+            return self.answer(manifest)
         if self.refuse is not None:
             raise self.refuse
         self.made.append(manifest)
+        return self.answer(manifest)
+
+    def answer(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        self.created.append(manifest["kind"])
         return {**manifest, "metadata": {**manifest["metadata"], "uid": "p", "resourceVersion": "1"}}
 
 
@@ -306,6 +313,7 @@ def test_gated_repository_is_looked_up_by_a_pod_and_never_by_the_operator() -> N
     question = stage.resolver().question
     assert target.question == question
     assert reason_of(stage.look()) == "Resolving", "one pod is enough"
+    assert stage.kube.created == ["NetworkPolicy", "Pod"], "it is fenced in before it starts"
     stage.end_resolver("Succeeded", report())
     done = stage.look()
     assert commit_of(done) == COMMIT

@@ -88,6 +88,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             gatekeeper=build_gatekeeper(kube, queue),
             served=ServedKinds(kube),
             meters=meters,
+            hub_endpoint="",
             clock=lambda: NOW,
         )
         try:
