@@ -2,50 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.stage import Refused, Stage
+from tests.octavo_operator.refused import REFUSED
+from tests.octavo_operator.refused import Refused as RefusedCase
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(
-    ("name", "spec", "message"),
-    [
-        pytest.param("a" * 41, {}, "at most 40", id="name too long"),
-        pytest.param("3b-model", {}, "start with a lower-case letter", id="name starts with a digit"),
-        pytest.param("llama-3.1", {}, "start with a lower-case letter", id="name with a dot"),
-        pytest.param(
-            "tiny",
-            {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}},
-            "must be at most",
-            id="min above max",
-        ),
-        pytest.param(
-            "tiny", {"autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, "minReplicas", id="min 0"
-        ),
-        pytest.param("tiny", {"autoscaling": {"minReplicas": 3}}, "maxReplicas", id="no max"),
-        pytest.param("tiny", {"engine": {"args": ["--port=1"]}}, "sets itself", id="reserved flag"),
-        pytest.param(
-            "tiny", {"engine": {"args": ["--model", "x"]}}, "sets itself", id="reserved flag, apart"
-        ),
-        pytest.param(
-            "tiny",
-            {"engine": {"env": [{"name": "HF_ENDPOINT", "value": "x"}]}},
-            "HF_ENDPOINT",
-            id="reserved env",
-        ),
-        pytest.param("tiny", {"model": {"uri": "s3://bucket/model"}}, "spec.model.uri", id="unknown scheme"),
-        pytest.param("tiny", {"resources": {"memory": "lots"}}, "spec.resources.memory", id="no quantity"),
-    ],
-)
-def test_api_server_refuses(quiet_stage: Stage, name: str, spec: dict[str, object], message: str) -> None:
-    with pytest.raises(Refused, match=message):
-        quiet_stage.apply(name, **spec)
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.case)
+def test_api_server_refuses(quiet_stage: Stage, case: RefusedCase) -> None:
+    with pytest.raises(Refused, match=re.escape(case.said)):
+        quiet_stage.apply(case.name, **case.spec)
 
 
 def test_api_server_keeps_the_port_and_takes_plain_numbers(quiet_stage: Stage) -> None:

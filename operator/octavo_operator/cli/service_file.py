@@ -1,9 +1,11 @@
-"""An InferenceService from a file, as kubectl would read it."""
+"""An InferenceService from a file, as kubectl would read it: strictly, so that a slip is no field."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api import names
+from octavo_operator.api.crd import build_schema
 
 
 def add_file_option(parser: argparse.ArgumentParser) -> None:
@@ -43,3 +46,26 @@ def checked(body: dict[str, Any], path: str) -> dict[str, Any]:
     if not isinstance(body.get("spec"), dict):
         raise InvalidSpec(f"--file: {path}: spec is missing")
     return body
+
+
+def refuse_unknown_fields(body: Mapping[str, Any]) -> None:
+    """What the API server would refuse; raises InvalidSpec with the field that was perhaps meant."""
+    for path, known in unknown_fields(body["spec"], build_schema()["properties"]["spec"], "spec"):
+        near = get_close_matches(path.rpartition(".")[2], known, n=1)
+        meant = f"; perhaps {near[0]} is meant" if near else f"; there are {', '.join(known)}"
+        raise InvalidSpec(f"{path}: is no field of an {names.KIND}{meant}")
+
+
+def unknown_fields(value: object, schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, list[str]]]:
+    """Path of each, and the fields that there are in its place."""
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from unknown_fields(one, schema.get("items", {}), f"{path}[{number}]")
+    known = schema.get("properties")
+    if not isinstance(value, Mapping) or known is None or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for field, one in value.items():
+        if field in known:
+            yield from unknown_fields(one, known[field], f"{path}.{field}")
+        else:
+            yield f"{path}.{field}", sorted(known)

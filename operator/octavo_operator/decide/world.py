@@ -158,7 +158,8 @@ def parse_spec(body: Body) -> InferenceServiceSpec:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(("spec", *map(str, first["loc"])))
-        raise InvalidSpec(f"{field}: {first['msg']}, got {first['input']!r}") from None
+        words = first["msg"].removeprefix("Value error, ")
+        raise InvalidSpec(f"{field}: {words}, got {first['input']!r}") from None
     parse_model_uri(spec.model.uri)
     return spec
 

@@ -154,5 +154,5 @@ def test_cpu_refuses_what_is_no_quantity(text: str) -> None:
 @pytest.mark.parametrize("weights", [(50, 10), (10, 10), (10, 50, 50)], ids=str)
 def test_canary_whose_weights_do_not_rise_is_refused(weights: tuple[int, ...]) -> None:
     steps = [{"weightPercent": weight} for weight in weights]
-    with pytest.raises(ValidationError, match="must rise"):
+    with pytest.raises(InvalidSpec, match="must give more than the last"):
         InferenceServiceSpec.model_validate({"model": {"uri": "hf://a/b"}, "rollout": {"canarySteps": steps}})

@@ -90,6 +90,19 @@ def test_render_begins_with_the_fewest_replicas_when_the_operator_will_scale(
     [
         pytest.param({"resources": {"memory": "64Mi"}}, (), 1, "InsufficientMemory", id="no memory"),
         pytest.param({"replicas": 0}, (), 2, "spec.replicas", id="bad field"),
+        pytest.param({"replcas": 2}, (), 2, "spec.replcas: is no field", id="unknown field"),
+        pytest.param(
+            {"rollout": {"canarySteps": [{"weightPercents": 5}]}},
+            (),
+            2,
+            "spec.rollout.canarySteps[0].weightPercents: is no field of an InferenceService; perhaps "
+            "weightPercent is meant",
+            id="unknown field of a list",
+        ),
+        pytest.param(
+            {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}}, (), 2, "must be at most", id="bounds cross"
+        ),
+        pytest.param({"engine": {"args": ["--port=1"]}}, (), 2, "sets itself", id="reserved flag"),
         pytest.param({"model": {"uri": URI}}, (), 2, "--commit", id="words that move"),
         pytest.param({}, ("--commit", "abc"), 2, "--commit", id="no commit"),
         pytest.param({}, ("--engine-image", ""), 2, "--engine-image", id="no image"),

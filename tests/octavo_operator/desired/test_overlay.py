@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from octavo.errors import InvalidSpec
-from octavo_operator.api.spec.overlay import OVERLAY_FIELDS
+from octavo_operator.api.spec.overlay import OVERLAY_FIELDS, OverlayMetadata, PodOverlay
 from octavo_operator.decide.world import parse_spec
 from octavo_operator.desired.resolver_pod import Question, build_resolver_pod
 from tests.octavo_operator.builders import OWNER, URI, make_revision, make_spec
@@ -44,8 +44,11 @@ def test_overlay_adds_to_what_is_rendered() -> None:
 
 
 def test_overlay_never_wins_over_the_operators_labels() -> None:
+    """They are refused, by the API server too; and did they slip through, nothing would come of it."""
     labels = {"octavo.dev/service": "other", "app.kubernetes.io/managed-by": "me"}
-    laid = template_of({"metadata": {"labels": labels}})
+    metadata = OverlayMetadata.model_construct(labels=labels, annotations={})
+    spec = make_spec().model_copy(update={"template": PodOverlay.model_construct(metadata=metadata, spec={})})
+    laid = make_revision(spec).template
     assert laid["metadata"]["labels"]["octavo.dev/service"] == "chat"
     assert laid["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "octavo"
 

@@ -28,6 +28,7 @@ from octavo_operator.api.spec.routing import (
     Routing,
 )
 from octavo_operator.api.spec.scaling import (
+    BOUNDS_RULE,
     MAX_REPLICAS,
     Autoscaling,
     Fallback,
@@ -92,12 +93,7 @@ class InferenceServiceSpec(ApiModel):
     autoscaling: Autoscaling | None = Field(
         default=None,
         description="Who chooses the number of replicas. Absent: spec.replicas stands.",
-        json_schema_extra=validated_by(
-            cel(
-                "self.minReplicas <= self.maxReplicas",
-                "spec.autoscaling.minReplicas must be at most spec.autoscaling.maxReplicas",
-            )
-        ),
+        json_schema_extra=validated_by(BOUNDS_RULE),
     )
     rollout: Rollout = Field(default_factory=Rollout, description="How one revision takes over from another.")
     routing: Routing = Field(default_factory=Routing, description="How clients reach the service.")

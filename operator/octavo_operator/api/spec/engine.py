@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from octavo.accelerators import ACCELERATORS
 from octavo.engine_contract import RESERVED_FLAGS
+from octavo.errors import InvalidSpec
 from octavo_operator.api.quantities import CPU_PATTERN, MEMORY_PATTERN
-from octavo_operator.api.spec.base import ApiModel, cel, validated_by
+from octavo_operator.api.spec.base import ApiModel, cel, shortened, validated_by
 
 RESERVED_ENV: Final = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HOME")
 """Environment variables that the operator sets itself."""
@@ -18,6 +19,11 @@ ENV_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 _FLAGS = ", ".join(f"'{flag}'" for flag in sorted(RESERVED_FLAGS))
 _ENV = ", ".join(f"'{name}'" for name in RESERVED_ENV)
+_FLAG_IS_SET: Final = (
+    "spec.engine.args repeats a flag that the operator sets itself; use the field for it: spec.model, "
+    "spec.engine or spec.routing"
+)
+_ENV_IS_SET: Final = f"spec.engine.env sets a variable of the operator's own: {', '.join(RESERVED_ENV)}"
 
 
 class KVCache(ApiModel):
@@ -77,13 +83,7 @@ class Engine(ApiModel):
         default=(),
         max_length=32,
         description="Further flags of `octavo-engine serve`. Flags that the operator sets are refused.",
-        json_schema_extra=validated_by(
-            cel(
-                f"self.all(a, !(a.split('=')[0] in [{_FLAGS}]))",
-                "spec.engine.args repeats a flag that the operator sets itself; use the field for it: "
-                "spec.model, spec.engine or spec.routing",
-            )
-        ),
+        json_schema_extra=validated_by(cel(f"self.all(a, !(a.split('=')[0] in [{_FLAGS}]))", _FLAG_IS_SET)),
     )
     env: tuple[EnvVar, ...] = Field(
         default=(),
@@ -92,14 +92,29 @@ class Engine(ApiModel):
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
-            **validated_by(
-                cel(
-                    f"self.all(e, !(e.name in [{_ENV}]))",
-                    "spec.engine.env sets a variable of the operator's own: " + ", ".join(RESERVED_ENV),
-                )
-            ),
+            **validated_by(cel(f"self.all(e, !(e.name in [{_ENV}]))", _ENV_IS_SET)),
         },
     )
+
+    @field_validator("args")
+    @classmethod
+    def _must_be_free(cls, args: tuple[str, ...]) -> tuple[str, ...]:
+        taken = [arg for arg in args if arg.split("=")[0] in RESERVED_FLAGS]
+        if taken:
+            raise InvalidSpec(f"{_FLAG_IS_SET}, got {shortened(taken)}")
+        return args
+
+    @field_validator("env")
+    @classmethod
+    def _must_be_ours_to_leave(cls, env: tuple[EnvVar, ...]) -> tuple[EnvVar, ...]:
+        names = [one.name for one in env]
+        taken = [name for name in names if name in RESERVED_ENV]
+        if taken:
+            raise InvalidSpec(f"{_ENV_IS_SET}, got {shortened(taken)}")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidSpec(f"spec.engine.env: each name may be there once, got {shortened(twice)} twice")
+        return env
 
 
 def _known_accelerator(name: str) -> str:

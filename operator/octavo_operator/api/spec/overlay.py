@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api import names
-from octavo_operator.api.spec.base import ApiModel, cel, validated_by
+from octavo_operator.api.spec.base import ApiModel, cel, shortened, validated_by
 
 ShortText = Annotated[str, Field(max_length=256)]
 LongText = Annotated[str, Field(max_length=4096)]
@@ -48,12 +48,14 @@ WAYS_OUT: Final = {
 _RESERVED: Final = ", ".join(f"'{label}'" for label in RESERVED_LABELS)
 
 
+def _reserved_words(what: str) -> str:
+    keys = ", ".join((*RESERVED_LABELS, f"{RESERVED_PREFIX}*"))
+    return f"spec.template.metadata.{what} sets a key of the operator's own: {keys}; choose another key"
+
+
 def _reserved(what: str) -> dict[str, str]:
-    return cel(
-        f"self.all(key, !key.startsWith('{RESERVED_PREFIX}') && !(key in [{_RESERVED}]))",
-        f"spec.template.metadata.{what} sets a key of the operator's own: "
-        f"{', '.join((*RESERVED_LABELS, f'{RESERVED_PREFIX}*'))}; choose another key",
-    )
+    rule = f"self.all(key, !key.startsWith('{RESERVED_PREFIX}') && !(key in [{_RESERVED}]))"
+    return cel(rule, _reserved_words(what))
 
 
 class OverlayMetadata(ApiModel):
@@ -71,6 +73,14 @@ class OverlayMetadata(ApiModel):
         description="Further annotations of the pods.",
         json_schema_extra=validated_by(_reserved("annotations")),
     )
+
+    @field_validator("labels", "annotations")
+    @classmethod
+    def _must_be_free(cls, values: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        taken = [key for key in values if key.startswith(RESERVED_PREFIX) or key in RESERVED_LABELS]
+        if taken:
+            raise InvalidSpec(f"{_reserved_words(str(info.field_name))}, got {shortened(taken)}")
+        return values
 
 
 class PodOverlay(ApiModel):
@@ -109,12 +119,3 @@ def _is_of(kind: type, value: object) -> bool:
     if isinstance(value, list):
         return kind is list and all(isinstance(one, dict) for one in value)
     return isinstance(value, kind)
-
-
-def shortened(value: object, most: int = 80) -> str:
-    """
-    >>> shortened(["a"] * 40, 12)
-    "['a', 'a', …"
-    """
-    text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
-from octavo_operator.api.spec.base import ApiModel, cel, validated_by
+from octavo.errors import InvalidSpec
+from octavo_operator.api.spec.base import ApiModel, cel, shortened, validated_by
 from octavo_operator.api.spec.model import OBJECT_NAME_PATTERN
+
+MUST_RISE: Final = "each step must give more than the last"
 
 
 class CanaryStep(ApiModel):
@@ -88,8 +91,8 @@ class Rollout(ApiModel):
         description="Steps of strategy Canary, the weights rising. Empty: 10 % for five minutes.",
         json_schema_extra=validated_by(
             cel(
-                "self.all(a, self.all(b, a == b || a.weightPercent != b.weightPercent))",
-                "spec.rollout.canarySteps repeats a weight; each step must give more than the last",
+                "self.all(a, self.exists_one(b, a.weightPercent == b.weightPercent))",
+                f"spec.rollout.canarySteps repeats a weight; {MUST_RISE}",
             )
         ),
     )
@@ -124,5 +127,5 @@ class Rollout(ApiModel):
         """The schema's rule can compare steps, but not their order."""
         weights = [step.weight_percent for step in steps]
         if any(later <= earlier for earlier, later in pairwise(weights)):
-            raise ValueError("the weights of canarySteps must rise from step to step")
+            raise InvalidSpec(f"spec.rollout.canarySteps: {MUST_RISE}, got {shortened(weights)}")
         return steps

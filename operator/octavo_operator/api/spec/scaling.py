@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from octavo_operator.api.spec.base import ApiModel
+from octavo.errors import InvalidSpec
+from octavo_operator.api.spec.base import ApiModel, cel
 
 MAX_REPLICAS: Final = 1000
 
@@ -53,6 +54,10 @@ class Fallback(ApiModel):
     )
 
 
+BOUNDS_CROSS: Final = "spec.autoscaling.minReplicas must be at most spec.autoscaling.maxReplicas"
+BOUNDS_RULE: Final = cel("self.minReplicas <= self.maxReplicas", BOUNDS_CROSS)
+
+
 class Autoscaling(ApiModel):
     """Who chooses the number of replicas, and within which bounds."""
 
@@ -75,3 +80,9 @@ class Autoscaling(ApiModel):
         default=None,
         description="What holds while the engines cannot be read (mode SLO). Absent: the replicas there are.",
     )
+
+    @model_validator(mode="after")
+    def _bounds_must_not_cross(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise InvalidSpec(f"{BOUNDS_CROSS}, got {self.min_replicas} and {self.max_replicas}")
+        return self
