@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +13,35 @@ import yaml
 from octavo import engine_contract as contract
 from octavo_operator.api import names
 from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.shell.engine_page import HISTOGRAMS
-from octavo_operator.shell.scaling_page import PREFIX, RECOMMENDATIONS_PATH, TERMS
+from octavo_operator.shell.scaling_page import PREFIX, RECOMMENDATIONS_PATH, TERMS, ScalingCollector
 from tests.cluster.local.cluster import Cluster
 from tests.cluster.local.definitions import AUTOSCALING_DEFINITIONS, require_definitions
 from tests.cluster.stage import install_definition
 from tests.install.paths import MANIFEST, NAMESPACE
+from tests.install.promql import (
+    FOLDER,
+    documents,
+    expressions,
+    groupings,
+    of_kind,
+    recorded,
+    rules,
+    selecting_nothing,
+    selectors,
+)
+from tests.octavo_operator.builders import make_revision
+from tests.octavo_operator.decide.scaling.engines import Service
 
-FOLDER = Path(__file__).resolve().parents[2] / "manifests" / "autoscaling"
 FILES = sorted(FOLDER.glob("*.yaml"))
-NAME = re.compile(r"(?:vllm:|octavo_)[a-z_]+")
+ALERTED = re.compile(r"\$labels\.([a-z_]+)")
 OURS = {f"{PREFIX}{name}" for name, _, _ in TERMS} | {
     f"{PREFIX}{name}" for name in ("desired_replicas", "reason", "limited_by")
 }
 ENGINES = {value for name, value in vars(contract).items() if name.isupper() and isinstance(value, str)} | {
     f"{name}_{part}" for name in HISTOGRAMS for part in ("bucket", "count", "sum")
 }
-
-
-def documents(path: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(path.read_text()))
-
-
-def of_kind(kind: str) -> list[dict[str, Any]]:
-    return [one for path in FILES for one in documents(path) if one["kind"] == kind]
-
-
-def expressions() -> list[str]:
-    rules = [
-        rule
-        for one in of_kind("PrometheusRule")
-        for group in one["spec"]["groups"]
-        for rule in group["rules"]
-    ]
-    queries = [
-        trigger["metadata"]["query"]
-        for one in of_kind("ScaledObject")
-        for trigger in one["spec"]["triggers"]
-        if trigger["type"] == "prometheus"
-    ]
-    return [rule["expr"] for rule in rules] + queries
-
-
-def recorded() -> set[str]:
-    return {
-        rule["record"]
-        for one in of_kind("PrometheusRule")
-        for group in one["spec"]["groups"]
-        for rule in group["rules"]
-        if "record" in rule
-    }
 
 
 def test_samples_are_those_that_the_guide_speaks_of() -> None:
@@ -91,9 +71,59 @@ def test_autoscalers_name_the_service_of_their_sample_and_leave_it_its_number(pa
 
 
 def test_expressions_name_metrics_that_exist() -> None:
-    named = {name for text in expressions() for name in NAME.findall(text)} - {"octavo_dev_service"}
+    named = {one.name for text in expressions() for one in selectors(text)}
     assert named - OURS - ENGINES - recorded() == set()
     assert "vllm:num_requests_running" in named
+
+
+def blind() -> ScalingDecision:
+    """After minutes in which no engine answers."""
+    service = Service(replicas=2)
+    service.run(300, 4.0)
+    for engine in service.engines:
+        engine.reason = "timeout"
+    service.run(60, 0.0)
+    return service.history[-1][1]
+
+
+def operators_samples() -> list[tuple[str, dict[str, str]]]:
+    published = ScalingCollector(lambda: [(("default", "chat"), "SLO", blind())])
+    return [(one.name, one.labels) for family in published.collect() for one in family.samples]
+
+
+def test_labels_of_the_operators_metrics_select_something() -> None:
+    of_ours = [one for text in expressions() for one in selectors(text) if one.name in OURS]
+    assert of_ours
+    assert selecting_nothing(of_ours, operators_samples()) == []
+
+
+def test_alerts_name_labels_that_their_series_have() -> None:
+    by_record = {rule["record"]: groupings(rule["expr"])[0] for rule in rules() if "record" in rule}
+    ours = {name: frozenset(labels) for name, labels in operators_samples()}
+    for rule in rules():
+        for grouping in groupings(rule["expr"]):
+            assert grouping == {"namespace", "octavo_dev_service"}, rule
+        if "alert" in rule:
+            first = selectors(rule["expr"])[0].name
+            has = (groupings(rule["expr"]) or [by_record.get(first) or ours[first]])[0]
+            assert set(ALERTED.findall(rule["annotations"]["summary"])) <= has, rule["alert"]
+
+
+def test_monitors_find_the_pods_and_their_ports() -> None:
+    engine, operator = of_kind("PodMonitor")
+    template = make_revision().template
+    assert engine["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert set(engine["spec"]["podTargetLabels"]) <= set(template["metadata"]["labels"])
+    assert engine["spec"]["podMetricsEndpoints"][0]["port"] in ports_of(template)
+    (shipped,) = [one for one in yaml.safe_load_all(MANIFEST.read_text()) if one["kind"] == "Deployment"]
+    template = shipped["spec"]["template"]
+    assert operator["spec"]["namespaceSelector"]["matchNames"] == [NAMESPACE]
+    assert operator["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert operator["spec"]["podMetricsEndpoints"][0]["port"] in ports_of(template)
+
+
+def ports_of(template: Mapping[str, Any]) -> list[str]:
+    return [port["name"] for one in template["spec"]["containers"] for port in one.get("ports", ())]
 
 
 def test_recorded_name_is_the_one_that_the_autoscaler_reads() -> None:

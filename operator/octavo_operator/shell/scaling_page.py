@@ -15,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from octavo_operator.decide.scaling import ScalingDecision, ScalingFigures
+from octavo_operator.decide.scaling.publishing import BLIND
 from octavo_operator.decide.scaling.report import autoscaling_status
 from octavo_operator.shell.cache import Key
 
@@ -101,7 +102,7 @@ def find_recommendation(path: str, published: Published) -> tuple[str, dict[str,
         return "404 Not Found", {"error": known, "path": f"{RECOMMENDATIONS_PATH}<namespace>/<service>"}
     ((namespace, name), mode, decision) = found[0]
     said = autoscaling_status(decision, None).model_dump(mode="json", by_alias=True, exclude_none=True)
-    if decision.figures is None or decision.reason == "MetricsMissing":
+    if decision.figures is None or decision.reason in BLIND:
         return "503 Service Unavailable", {"error": decision.message, "reason": decision.reason}
     place = {"namespace": namespace, "service": name, "mode": mode}
     return "200 OK", {**place, **said, "desiredReplicas": desired_of(decision)}

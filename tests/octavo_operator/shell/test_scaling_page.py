@@ -83,6 +83,7 @@ def test_recommendation_is_the_planners_number() -> None:
         pytest.param("prod/chat/more", {}, 404, id="too long"),
         pytest.param("prod/chat", {"figures": None}, 503, id="nothing was computed"),
         pytest.param("prod/chat", {"reason": "MetricsMissing"}, 503, id="nothing can be read"),
+        pytest.param("prod/chat", {"reason": "MetricsFallback"}, 503, id="nothing was read for minutes"),
     ],
 )
 def test_recommendation_is_an_error_and_never_a_number(
