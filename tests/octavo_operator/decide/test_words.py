@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from octavo.errors import InvalidSpec
+from octavo_operator.api.crd import build_schema
 from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.pinning import add_pin, find_pin, is_commit
 from octavo_operator.decide.world import Children, parse_world
@@ -33,54 +35,93 @@ def hash_of(**sections: object) -> str:
     return hash_intent(build_intent(make_spec(**sections)))
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"model": {"uri": URI, "revision": "v2"}},
-        {"model": {"uri": "hf://organization/other"}},
-        {"model": {"uri": URI, "refreshToken": "again"}},
-        {"model": {"uri": URI, "servedName": "gpt"}},
-        {"engine": {"image": "example.test/engine:2"}},
-        {"engine": {"maxModelLen": 512}},
-        {"engine": {"maxSequences": 2}},
-        {"engine": {"kvCache": {"dtype": "Float32"}}},
-        {"engine": {"kvCache": {"blockTokens": 32}}},
-        {"engine": {"kvCache": {"forSequences": 2}}},
-        {"engine": {"args": ["--dtype=float32"]}},
-        {"engine": {"env": [{"name": "A", "value": "1"}]}},
-        {"resources": {"cpu": "1"}},
-        {"resources": {"memory": "2Gi"}},
-        {"rollout": {"drainSeconds": 30}},
-        {"routing": {"port": 9000}},
-        {"model": {"uri": URI, "credentialsSecretRef": {"name": "token"}}},
-        {"model": {"uri": URI, "cache": {"persistentVolumeClaim": "models"}}},
-        {"engine": {"prefixCaching": False}},
-        {"engine": {"kvCache": {"oversizePolicy": "ShrinkContext"}}},
-        {"accelerator": {"type": "L4-24GB"}},
-        {"template": {"metadata": {"labels": {"team": "search"}}}},
-    ],
-    ids=str,
-)
+NEW_REVISION: list[dict[str, Any]] = [
+    {"model": {"uri": URI, "revision": "v2"}},
+    {"model": {"uri": "hf://organization/other"}},
+    {"model": {"uri": URI, "refreshToken": "again"}},
+    {"model": {"uri": URI, "servedName": "gpt"}},
+    {"engine": {"image": "example.test/engine:2"}},
+    {"engine": {"maxModelLen": 512}},
+    {"engine": {"maxSequences": 2}},
+    {"engine": {"kvCache": {"dtype": "Float32"}}},
+    {"engine": {"kvCache": {"blockTokens": 32}}},
+    {"engine": {"kvCache": {"forSequences": 2}}},
+    {"engine": {"args": ["--dtype=float32"]}},
+    {"engine": {"env": [{"name": "A", "value": "1"}]}},
+    {"resources": {"cpu": "1"}},
+    {"resources": {"memory": "2Gi"}},
+    {"rollout": {"drainSeconds": 30}},
+    {"routing": {"port": 9000}},
+    {"model": {"uri": URI, "credentialsSecretRef": {"name": "token"}}},
+    {"model": {"uri": URI, "cache": {"persistentVolumeClaim": "models"}}},
+    {"engine": {"prefixCaching": False}},
+    {"engine": {"kvCache": {"oversizePolicy": "ShrinkContext"}}},
+    {"accelerator": {"type": "L4-24GB"}},
+    {"accelerator": {"type": "L4-24GB", "count": 2}},
+    {"accelerator": {"type": "L4-24GB", "memoryPercent": 80}},
+    {"template": {"metadata": {"labels": {"team": "search"}}}},
+    {"template": {"metadata": {"annotations": {"note": "ours"}}}},
+    {"template": {"spec": {"nodeSelector": {"pool": "models"}}}},
+]
+STEPS = [{"weightPercent": 50}]
+GATE = {
+    "load": False,
+    "slo": {"minRequests": 5, "maxAttainmentDropPercent": 3},
+    "quality": {"configMapRef": {"name": "probes"}, "minMatchPercent": 90},
+}
+NO_RESTART: list[dict[str, Any]] = [
+    {"replicas": 5},
+    {"autoscaling": {"mode": "SLO", "minReplicas": 2, "maxReplicas": 8}},
+    {
+        "autoscaling": {
+            "maxReplicas": 8,
+            "slo": {"ttftMilliseconds": 1, "tpotMilliseconds": 1, "objectivePercent": 90},
+            "scaleDown": {"stabilizationWindowSeconds": 1, "maxPercent": 1},
+            "fallback": {"replicas": 2},
+        }
+    },
+    {"rollout": {"progressDeadlineSeconds": 60, "revisionHistoryLimit": 1}},
+    {"rollout": {"strategy": "Canary", "canarySteps": STEPS, "gate": GATE}},
+    {"model": {"uri": URI, "revisionPolicy": "Track"}},
+    {"routing": {"httpRoute": {"parentRefs": [{"name": "gateway"}], "hostnames": ["a.test"]}}},
+    {"routing": {"inferencePool": {"endpointPickerRef": {"name": "epp", "port": 9003}}}},
+    {"suspend": True},
+    {"template": {"metadata": {}, "spec": {}}},
+]
+ONE_VALUE_ONLY = {"spec.autoscaling.fallback.behavior", "spec.rollout.onFailure"}
+
+
+@pytest.mark.parametrize("edit", NEW_REVISION, ids=str)
 def test_edit_makes_another_revision(edit: dict[str, object]) -> None:
     assert hash_of(**edit) != hash_of()
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        {"replicas": 5},
-        {"autoscaling": {"maxReplicas": 8}},
-        {"rollout": {"progressDeadlineSeconds": 60, "revisionHistoryLimit": 1}},
-        {"rollout": {"strategy": "Canary", "canarySteps": [{"weightPercent": 50}], "gate": {"slo": {}}}},
-        {"model": {"uri": URI, "revisionPolicy": "Track"}},
-        {"routing": {"httpRoute": {"parentRefs": [{"name": "gateway"}]}}},
-        {"suspend": True},
-        {"template": {"metadata": {}, "spec": {}}},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("edit", NO_RESTART, ids=str)
 def test_edit_restarts_nothing(edit: dict[str, object]) -> None:
     assert hash_of(**edit) == hash_of()
+
+
+def fields_of(schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Every field that holds a value or a list."""
+    children = schema.get("properties", {})
+    yield from [path] if not children else []
+    for name, child in children.items():
+        yield from fields_of(child, f"{path}.{name}")
+
+
+def written(value: object, schema: Mapping[str, Any], path: str) -> Iterator[str]:
+    if not isinstance(value, Mapping) or "properties" not in schema:
+        yield path
+        return
+    for name, one in value.items():
+        yield from written(one, schema["properties"][name], f"{path}.{name}")
+
+
+def test_what_an_edit_does_is_known_of_every_field() -> None:
+    """A new field either reaches the pods as a revision or says why it need not."""
+    schema = build_schema()["properties"]["spec"]
+    edited = {one for edit in (*NEW_REVISION, *NO_RESTART) for one in written(edit, schema, "spec")}
+    assert set(fields_of(schema, "spec")) - edited == ONE_VALUE_ONLY
 
 
 def test_hash_is_what_earlier_operators_computed() -> None:
