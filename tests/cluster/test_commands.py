@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +43,7 @@ class Person:
         """Exit status, and everything that was printed."""
         place = ("--kubeconfig", str(self.stage.cluster.kubeconfig), "-n", self.stage.namespace)
         self.capsys.readouterr()
-        code = COMMANDS[command]([*arguments, *place])
+        code = COMMANDS[command]([*place, *arguments])
         printed = self.capsys.readouterr()
         return code, printed.out + printed.err
 
@@ -218,3 +221,32 @@ def test_diff_tells_of_a_service_that_is_not_there_yet(stage: Stage, person: Per
 def test_commands_say_so_when_there_is_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_command.main(["--kubeconfig", str(tmp_path / "none")]) == 4
     assert "kubeconfig" in capsys.readouterr().err
+
+
+def test_kubectl_finds_the_same_commands(stage: Stage) -> None:
+    """By the name of a program on PATH; the person's kubeconfig goes along."""
+    stage.serve(stage.add_commit("one"))
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    place = ("--namespace", stage.namespace, "--kubeconfig", str(stage.cluster.kubeconfig))
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(stage.cluster.bin_dir / "kubectl"), "octavo", *words, *place],
+            env={**os.environ, "PATH": programs},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    told = run("status", "tiny", "--output", "json")
+    assert (told.returncode, json.loads(told.stdout)["name"]) == (0, "tiny")
+    absent = run("status", "absent")
+    assert absent.returncode != 0
+    assert "octavo status: InferenceService" in absent.stderr
+
+
+def test_diff_names_the_namespace_that_is_not_there(stage: Stage, person: Person, tmp_path: Path) -> None:
+    path = tmp_path / "service.yaml"
+    path.write_text(yaml.safe_dump(service_of("main")))
+    code, text = person.run("diff", "-f", str(path), "-n", "absent")
+    assert (code, 'namespaces "absent" not found' in text) == (5, True), text

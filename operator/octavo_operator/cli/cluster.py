@@ -165,11 +165,20 @@ def answered(ask: Callable[[], Body], what: str) -> Body:
 
 def _refusal(error: client.ApiException, what: str) -> OctavoError:
     said = _message_of(error)
+    if error.status == 404 and not _is_answer(error):
+        return ClusterUnavailable(
+            f"{what}: the cluster does not serve {names.API_VERSION}; is Octavo installed?"
+        )
     if error.status == 404:
         return NotFound(f"{what}: {said}")
     if error.status in (401, 403):
         return ClusterUnavailable(f"{what}: {said}")
     return EditRefused(f"{what}: {said}")
+
+
+def _is_answer(error: client.ApiException) -> bool:
+    """Of the API; a path that nothing serves is answered by the web server alone."""
+    return "kind" in str(error.body)
 
 
 def _message_of(error: client.ApiException) -> str:

@@ -32,7 +32,7 @@ from octavo_operator.decide.world import parse_spec
 DESCRIPTION = """\
 What applying FILE would change in the cluster's object, and what becomes of its pods.
 Exit status: 0 nothing would change, 1 something would, 2 bad input or refused by the API server, 4 no answer
-of the cluster."""
+of the cluster, 5 no such namespace."""
 ABSENT = "absent"
 
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-LEASE_SECONDS: Final = 30
+LEASE_SECONDS: Final = 40
 """After a crash nobody acts for so long, unless it is the same pod that starts again."""
 RENEW_SECONDS: Final = 10.0
-GIVE_UP_SECONDS: Final = 20.0
+GIVE_UP_SECONDS: Final = 30.0
 """Since the last renewal: what is on its way to the API server has the rest of the Lease to arrive."""
 RETRY_SECONDS: Final = 2.0
 

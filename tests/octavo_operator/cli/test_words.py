@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiException
 
+from octavo.errors import OctavoError
+from octavo_operator.cli.cluster import answered
 from octavo_operator.cli.diff_command import changes_between, effect_on_pods, line_of
+from octavo_operator.cli.program import status_of
 from octavo_operator.cli.revisions import HistoryLine, find_revision, history_lines, previous_good
 from octavo_operator.cli.service_words import describe, listed
 from octavo_operator.cli.status_command import exit_status
@@ -165,3 +170,23 @@ def test_diff_says_what_becomes_of_the_pods() -> None:
     assert "new revision" in effect_on_pods(old, new, [])
     assert "revision 1" in effect_on_pods(old, new, kept)
     assert COMMIT in effect_on_pods(old, new, kept)
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "status"),
+    [
+        pytest.param("404 page not found\n", "is Octavo installed?", 4, id="no definition"),
+        pytest.param('{"kind": "Status", "message": "x not found"}', "x not found", 5, id="no object"),
+    ],
+)
+def test_cluster_without_the_definition_is_told_from_a_service_that_is_not_there(
+    body: str, words: str, status: int
+) -> None:
+    def ask() -> dict[str, Any]:
+        error = ApiException(status=404, reason="Not Found")
+        error.body = body
+        raise error
+
+    with pytest.raises(OctavoError, match=re.escape(words)) as raised:
+        answered(ask, "InferenceService prod/chat")
+    assert status_of(raised.value) == status

@@ -102,7 +102,8 @@ class Rollout(ApiModel):
     )
     on_failure: Literal["KeepLastKnownGood"] = Field(
         default="KeepLastKnownGood",
-        description="KeepLastKnownGood: after a failure the last revision that passed goes on serving.",
+        description="KeepLastKnownGood, the only one there is: after a failure the last revision that passed "
+        "goes on serving.",
     )
     progress_deadline_seconds: int = Field(
         default=1800,

@@ -50,7 +50,7 @@ class Fallback(ApiModel):
     replicas: int = Field(ge=1, le=MAX_REPLICAS, description="Replicas after five minutes without readings.")
     behavior: Literal["CurrentReplicasIfHigher"] = Field(
         default="CurrentReplicasIfHigher",
-        description="CurrentReplicasIfHigher: never fewer than there are.",
+        description="CurrentReplicasIfHigher, the only one there is: never fewer than there are.",
     )
 
 
