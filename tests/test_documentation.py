@@ -16,7 +16,7 @@ import yaml
 
 from octavo.cli.main import COMMAND_GROUP
 from octavo_operator.api import names
-from octavo_operator.cli.service_file import refuse_unknown_fields
+from octavo_operator.cli.service_file import refuse_slips
 from octavo_operator.decide.world import parse_spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -81,7 +81,7 @@ def test_yaml_of_a_page_is_taken(text: str) -> None:
         if is_service(document):
             spec = {"model": MODEL, **document["spec"]}
             body = {"spec": {**spec, "model": {**MODEL, **spec["model"]}}}
-            refuse_unknown_fields(body)
+            refuse_slips(body)
             parse_spec(completed(body))
 
 

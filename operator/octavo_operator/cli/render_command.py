@@ -26,7 +26,7 @@ from octavo_operator.cli.cluster import ClusterUnavailable
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.hub_answers import ModelAtHub, hub_endpoint, look_up
 from octavo_operator.cli.program import report_errors
-from octavo_operator.cli.service_file import add_file_option, read_service_file, refuse_unknown_fields
+from octavo_operator.cli.service_file import add_file_option, read_service_file, refuse_slips
 from octavo_operator.decide.conditions import format_time
 from octavo_operator.decide.next_state import decide_next_state
 from octavo_operator.decide.pinning import refuse_words
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
 def read_world(options: argparse.Namespace) -> World:
     """The file's object, as if it had just been created."""
     body = read_service_file(options.file)
-    refuse_unknown_fields(body)
+    refuse_slips(body)
     namespace = options.namespace or body["metadata"].get("namespace") or "default"
     metadata = {**body["metadata"], "namespace": namespace, "uid": "", "generation": 1}
     world = parse_world({**body, "metadata": metadata, "status": {}}, Children())

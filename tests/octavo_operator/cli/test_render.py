@@ -90,6 +90,8 @@ def test_render_begins_with_the_fewest_replicas_when_the_operator_will_scale(
     [
         pytest.param({"resources": {"memory": "64Mi"}}, (), 1, "InsufficientMemory", id="no memory"),
         pytest.param({"replicas": 0}, (), 2, "spec.replicas", id="bad field"),
+        pytest.param({"replicas": "2"}, (), 2, "spec.replicas: must be an integer", id="text for a number"),
+        pytest.param({"suspend": "no"}, (), 2, "spec.suspend: must be true or false", id="text for a truth"),
         pytest.param({"replcas": 2}, (), 2, "spec.replcas: is no field", id="unknown field"),
         pytest.param(
             {"rollout": {"canarySteps": [{"weightPercents": 5}]}},
@@ -119,6 +121,13 @@ def test_render_says_what_is_wrong(
     files.write(**spec)
     assert main(files.arguments(*more)) == code
     assert words in capsys.readouterr().err
+
+
+def test_empty_field_is_as_absent(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `rollout:` with nothing under it."""
+    files.write(rollout=None, autoscaling=None)
+    assert main(files.arguments()) == 0
+    assert rendered(capsys.readouterr().out)["Deployment"]["spec"]["replicas"] == 1
 
 
 def test_render_refuses_a_file_that_holds_no_service(
