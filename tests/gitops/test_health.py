@@ -134,9 +134,8 @@ def test_first_visit_is_progress() -> None:
 
 def test_unreadable_spec_is_a_failure_whatever_was_before() -> None:
     before = decide(serving()).status
-    body = wire(
-        build_invalid_status(before, generation=2, reason="InvalidSpec", message="no", now=NOW), generation=2
-    )
+    invalid = build_invalid_status(before, (), generation=2, reason="InvalidSpec", message="no", now=NOW)
+    body = wire(invalid, generation=2)
     assert (kstatus(body), flux_status(body), argocd_health(body)[0]) == ("Failed", "Failed", "Degraded")
 
 

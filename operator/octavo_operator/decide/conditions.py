@@ -63,7 +63,7 @@ def judge(target: Target, rollout: RolloutDecision, view: ServingView) -> tuple[
     moving = ready.status != "True" and not stuck and not view.suspended
     return (
         ready,
-        _judge_available(rollout, view),
+        judge_available(rollout.serving, view.ready),
         _tell(RECONCILING, moving, ready),
         _tell(STALLED, stuck, ready),
         judge_resolved(target),
@@ -110,13 +110,11 @@ def _is_stuck(target: Target, rollout: RolloutDecision, view: ServingView) -> bo
     return view.deadline_exceeded or (view.failure is not None and view.failure.lasting)
 
 
-def _judge_available(rollout: RolloutDecision, view: ServingView) -> Finding:
-    if view.ready > 0:
-        message = f"Revision {rollout.serving} answers with {view.ready} ready replicas"
+def judge_available(serving: str | None, ready: int) -> Finding:
+    if ready > 0:
+        message = f"Revision {serving} answers with {ready} ready replicas"
         return Finding(type=AVAILABLE, status="True", reason="ReplicaReady", message=message)
-    message = (
-        f"No replica of revision {rollout.serving} is ready" if rollout.serving else "No revision serves"
-    )
+    message = f"No replica of revision {serving} is ready" if serving else "No revision serves"
     return Finding(type=AVAILABLE, status="False", reason="NoReadyReplica", message=message)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,6 +23,7 @@ from octavo_operator.decide.conditions import (
     date_conditions,
     format_time,
     judge,
+    judge_available,
     judge_first_visit,
     judge_invalid,
     obstruct,
@@ -32,7 +34,7 @@ from octavo_operator.decide.fetching import tell_fetch
 from octavo_operator.decide.image_pinning import judge_image, observed_digests
 from octavo_operator.decide.learning import learn, learned_before
 from octavo_operator.decide.model_conditions import judge_words, model_status
-from octavo_operator.decide.observed import count_ready, pods_of
+from octavo_operator.decide.observed import PodView, count_ready, pods_of
 from octavo_operator.decide.rollout import RolloutDecision
 from octavo_operator.decide.rollout_conditions import (
     judge_gate,
@@ -160,12 +162,29 @@ def build_first_status(world: World, *, now: datetime) -> InferenceServiceStatus
 
 
 def build_invalid_status(
-    before: InferenceServiceStatus, *, generation: int, reason: str, message: str, now: datetime
+    before: InferenceServiceStatus,
+    pods: Sequence[PodView],
+    *,
+    generation: int,
+    reason: str,
+    message: str,
+    now: datetime,
 ) -> InferenceServiceStatus:
-    """What is said of an object that cannot be read, or not its pins; whatever runs is left alone."""
-    findings = judge_invalid(reason, message)
+    """What is said of an object that cannot be read, or not its pins; whatever runs is left alone.
+
+    Whether that still answers is told all the same.
+    """
+    current = before.current_revision
+    ready = count_ready(pods, current)
+    findings = (*judge_invalid(reason, message), judge_available(current, ready))
     conditions = date_conditions(findings, before.conditions, generation=generation, now=now)
-    return before.model_copy(update={"observed_generation": generation, "conditions": conditions})
+    changes = {
+        "observed_generation": generation,
+        "conditions": conditions,
+        "replicas": len(pods_of(pods, current)),
+        "ready_replicas": ready,
+    }
+    return before.model_copy(update=changes)
 
 
 def proven_after(world: World, rollout: RolloutDecision) -> frozenset[str]:

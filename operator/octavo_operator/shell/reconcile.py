@@ -12,6 +12,7 @@ from octavo.errors import InvalidSpec
 from octavo_operator.api.status import InferenceServiceStatus, parse_status
 from octavo_operator.decide.events import draft_events
 from octavo_operator.decide.next_state import NextState, Removal, decide_next_state
+from octavo_operator.decide.observed import parse_pod
 from octavo_operator.decide.report import build_first_status, build_invalid_status
 from octavo_operator.decide.surroundings import find_missing_kind, wanted_kinds
 from octavo_operator.decide.target import Refusal, Target
@@ -116,11 +117,13 @@ class Reconciler:
             self._progress.forget(key)
             return None
         now, owner = self._clock(), parse_owner(body)
+        children = self._cache.children(key, owner.uid)
         try:
-            world = parse_world(body, self._cache.children(key, owner.uid))
+            world = parse_world(body, children)
         except (InvalidSpec, PinsDamaged) as error:
             status = build_invalid_status(
                 self._read_status(owner),
+                tuple(map(parse_pod, children.pods)),
                 generation=body["metadata"]["generation"],
                 reason=type(error).__name__,
                 message=str(error),

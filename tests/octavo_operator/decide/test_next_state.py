@@ -176,15 +176,23 @@ def test_first_status_of_a_new_generation_is_not_ready() -> None:
     assert kstatus(first, 2) == "InProgress"
 
 
-def test_status_of_an_unreadable_object_stalls_and_leaves_the_rest() -> None:
-    ready = decide(serving()).status
+@pytest.mark.parametrize(("ready", "available"), [(1, "True"), (0, "False")])
+def test_status_of_an_unreadable_object_stalls_and_tells_whether_it_still_answers(
+    ready: int, available: str
+) -> None:
+    """Its pods went on failing, and status said for ever that they answer."""
+    before = decide(serving()).status
+    assert before.current_revision is not None
+    pod = make_pod(before.current_revision, ready=bool(ready))
     invalid = build_invalid_status(
-        ready, generation=2, reason="InvalidSpec", message="spec.replicas: got 0", now=NOW
+        before, [pod], generation=2, reason="InvalidSpec", message="spec.replicas: got 0", now=NOW
     )
     conditions = by_type(invalid)
     assert (conditions["Ready"].status, conditions["Stalled"].status) == ("False", "True")
+    assert (conditions["Available"].status, conditions["Available"].observed_generation) == (available, 2)
+    assert (invalid.replicas, invalid.ready_replicas) == (1, ready)
     assert kstatus(invalid, 2) == "Failed"
-    assert invalid.model == ready.model
+    assert invalid.model == before.model
 
 
 def test_children_come_in_an_order_that_loses_no_promise() -> None:
