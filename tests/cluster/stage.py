@@ -103,6 +103,7 @@ class Stage:
     folder: Path
     engine_image: str = "example.test/engine:1"
     upstream_interval: float = 300.0
+    private_interval: float = 1800.0
     process: subprocess.Popen[bytes] | None = None
     rules: list[dict[str, Any]] = field(default_factory=build_rules)
     """What the operator's account may do."""
@@ -179,6 +180,7 @@ class Stage:
             "OCTAVO_LEASE_NAMESPACE": self.namespace,
             "OCTAVO_IDENTITY": self.identity,
             "OCTAVO_UPSTREAM_INTERVAL_SECONDS": str(self.upstream_interval),
+            "OCTAVO_PRIVATE_INTERVAL_SECONDS": str(self.private_interval),
             "OCTAVO_LOG_FORMAT": "text",
             "OCTAVO_HEALTH_ADDRESS": f"127.0.0.1:{self.health_port}",
             "OCTAVO_METRICS_ADDRESS": f"127.0.0.1:{self.metrics_port}",

@@ -129,6 +129,34 @@ def test_followed_branch_rolls_over_and_the_last_good_stays_when_it_fails(watchf
     assert watchful.service()["metadata"]["generation"] == 1, "spec is the user's"
 
 
+def test_private_branch_is_followed_by_resolver_pods(quiet_stage: Stage) -> None:
+    """The operator, which has no token, followed nothing."""
+    stage = quiet_stage
+    stage.upstream_interval, stage.private_interval = 0.5, 10.0
+    stage.add_commit("of another repository")
+    stage.start_operator()
+    first, second = "1" * 40, "2" * 40
+    private = {"uri": "hf://organization/private", "credentialsSecretRef": {"name": "hf-token"}}
+    stage.apply(model={**private, "revisionPolicy": "Track"})
+    resolver = stage.wait_resolver()
+    stage.end_resolver(resolver, "Succeeded", report(first))
+    stage.make_ready(stage.wait_pods(first))
+    stage.wait_condition("Ready", "True")
+
+    again = stage.wait_resolver(other_than=resolver["metadata"]["uid"])
+    words = json.dumps({"reason": "HubUnavailable", "message": "unreachable"})
+    stage.end_resolver(again, "Failed", words)
+    wait_resolver_gone(stage)
+    assert stage.condition("Ready")["status"] == "True"
+
+    third = stage.wait_resolver(other_than=again["metadata"]["uid"])
+    stage.end_resolver(third, "Succeeded", report(second))
+    stage.make_ready(stage.wait_pods(second))
+    stage.wait_condition("Ready", "True")
+    stage.wait_pods(first, 0)
+    assert [line["commit"] for line in ledger(stage)] == [first, second]
+
+
 def test_outage_changes_nothing_under_track(watchful: Stage) -> None:
     first = watchful.add_commit("first")
     watchful.serve(first, model={"uri": URI, "revisionPolicy": "Track"})

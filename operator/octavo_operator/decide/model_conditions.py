@@ -85,9 +85,11 @@ def _judge_refused(model: ModelSource, pin: Pin, refusal: Refusal) -> Finding:
     if refusal.reason == contract.REASON_REVISION_NOT_FOUND:
         message = f"{model.uri} has no {model.revision} any more; this service stays at {pin.commit}"
         return _drifted("True", "UpstreamGone", message)
-    unseen = "cannot follow it" if is_tracked(model) else "cannot see whether it moved"
-    message = f"{model.revision}: the operator, which has no token, {unseen}: {refusal.message}"
-    return _drifted("Unknown", "UpstreamUnknown", message)
+    if is_tracked(model):
+        message = f"{model.revision} cannot be followed for now, this service stays at {pin.commit}"
+        return _drifted("Unknown", "UpstreamUnknown", f"{message}: {refusal.message}")
+    unseen = "the operator, which has no token, cannot see whether it moved"
+    return _drifted("Unknown", "UpstreamUnknown", f"{model.revision}: {unseen}: {refusal.message}")
 
 
 def judge_words(world: World, pin: Pin | None) -> tuple[Finding, ...]:

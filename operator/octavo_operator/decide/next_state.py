@@ -169,5 +169,5 @@ def build_resolver_removals(world: World, target: Target) -> list[Removal]:
     return [
         Removal(kind="Pod", name=view.pod.name)
         for view in world.resolvers
-        if view.question != target.question and not view.pod.terminating
+        if view.question not in (target.question, world.scouting) and not view.pod.terminating
     ]

@@ -9,15 +9,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from octavo import engine_contract as contract
 from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.conditions import format_time
-from octavo_operator.decide.pinning import is_on_hub, is_pinned
+from octavo_operator.decide.pinning import is_on_hub, is_pinned, is_tracked
 from octavo_operator.decide.target import Refusal
 from octavo_operator.desired.pins import Pin
 
 LONGEST_BACKOFF_SECONDS: Final = 3600.0
 SPREAD: Final = 0.2
 """Share of the interval that a question may come later, so that those of many services drift apart."""
+
+HIDDEN_REASONS: Final = (contract.REASON_REPO_NOT_FOUND, contract.REASON_GATED)
+"""A hub does not say that a private repository is there."""
 
 Place = tuple[str, str]
 """Uri and revision: services that use the same words share one question."""
@@ -38,6 +42,17 @@ def place_to_watch(model: ModelSource) -> Place | None:
     if is_pinned(model) or not is_on_hub(model.uri):
         return None
     return model.uri, model.revision
+
+
+def needs_scout(model: ModelSource, upstream: Upstream | None) -> bool:
+    """A followed branch that the hub shows only to who has the token, which the operator may not read."""
+    refusal = upstream.refusal if upstream is not None else None
+    return (
+        is_tracked(model)
+        and model.credentials_secret_ref is not None
+        and refusal is not None
+        and refusal.reason in HIDDEN_REASONS
+    )
 
 
 def remember_answer(before: Upstream, answer: str | Refusal) -> Upstream:

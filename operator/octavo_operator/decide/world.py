@@ -95,6 +95,8 @@ class World:
     upstream: Upstream | None = None
     """What the words stand for on the hub by now; None while that is not known."""
     surroundings: tuple[Placed, ...] = ()
+    scouting: str = ""
+    """Question of the resolver pod that looks whether a private branch has moved; empty if none is out."""
     hub_endpoint: str = ""
     """Of the installation; empty: the public hub."""
     served_kinds: frozenset[str] = frozenset()

@@ -35,6 +35,7 @@ from octavo_operator.shell.reconcile import Reconciler
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.resync import Resync
 from octavo_operator.shell.scaling_memory import MemoryWriter
+from octavo_operator.shell.scouts import Scouts
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import Settings, read_settings
@@ -68,6 +69,12 @@ async def run(settings: Settings) -> None:
         served=served,
         targets=Targets(settings, lookup, draw_jitter=random.random),
         upstream=upstream,
+        scouts=Scouts(
+            lookup=lookup,
+            resolver_pods=resolver_pods,
+            interval_seconds=settings.private_interval_seconds,
+            draw_jitter=random.random,
+        ),
         autoscaler=autoscaler,
         reports=EngineReports(scraper),
         progress=progress,

@@ -147,13 +147,17 @@ class Lookup:
         refusal = refuse_report(found, report)
         if refusal is not None:
             return Answer(pin=found, refusal=refusal)
+        return answer_of(found, self.learn(model.uri, report))
+
+    def learn(self, uri: str, report: ModelReport) -> SeenCommit:
+        """No other pod need look at this commit."""
         seen = SeenCommit(
             config=json.dumps(report.config),
             manifest_digest=report.manifest_digest,
             size_bytes=report.size_bytes,
         )
-        self._seen.remember(model.uri, found.commit, seen)
-        return answer_of(found, seen)
+        self._seen.remember(uri, report.commit, seen)
+        return seen
 
 
 def answer_of(pin: Pin, seen: SeenCommit) -> Answer:

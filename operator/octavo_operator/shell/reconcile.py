@@ -29,6 +29,7 @@ from octavo_operator.shell.gatekeeper import Gatekeeper
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, OPTIONAL_KINDS, Kind
 from octavo_operator.shell.kube import ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
+from octavo_operator.shell.scouts import Scouts, with_scouting
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.targets import Targets
 from octavo_operator.shell.upstream import UpstreamWatch
@@ -85,6 +86,7 @@ class Reconciler:
         served: ServedKinds,
         targets: Targets,
         upstream: UpstreamWatch,
+        scouts: Scouts,
         autoscaler: Autoscaler,
         reports: EngineReports,
         progress: FetchProgress,
@@ -98,6 +100,7 @@ class Reconciler:
         self._served = served
         self._targets = targets
         self._upstream = upstream
+        self._scouts = scouts
         self._autoscaler = autoscaler
         self._reports = reports
         self._progress = progress
@@ -114,6 +117,7 @@ class Reconciler:
             self._reports.forget(key)
             self._gatekeeper.forget(key)
             self._upstream.forget(key)
+            self._scouts.forget(key)
             self._progress.forget(key)
             return None
         now, owner = self._clock(), parse_owner(body)
@@ -135,6 +139,8 @@ class Reconciler:
 
     async def _reconcile_world(self, world: World, *, now: datetime) -> Pass:
         world = self._look_upstream(replace(world, hub_endpoint=self._hub_endpoint))
+        scouting = await self._scouts.look(world, now=now)
+        world = with_scouting(world, scouting)
 
         async def announce() -> None:
             if world.status.observed_generation != world.generation:
@@ -142,6 +148,7 @@ class Reconciler:
 
         target, again_seconds = await self._targets.find(world, now=now, before_asking=announce)
         world = self._look_upstream(replace(world, status=self._read_status(world.owner)))
+        world = with_scouting(world, scouting)
         reported = await self._reports.blocks(world, target, now=now.timestamp())
         served = await self._served.names(wanted_kinds(world.spec.routing))
         fetching, look_seconds = await self._progress.read(world, target, now=now.timestamp())
@@ -169,6 +176,7 @@ class Reconciler:
             wanted.again_seconds,
             REFUSED_SECONDS if find_missing_kind(world) else None,
             look_seconds,
+            scouting.again_seconds,
             report.again_seconds,
         ]
         return Pass(

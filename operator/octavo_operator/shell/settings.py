@@ -11,6 +11,8 @@ from typing import Final
 from octavo.errors import InvalidSpec
 
 MAX_SECONDS: Final = 30 * 86400
+MIN_POD_SECONDS: Final = 10
+"""Between two pods that look at the same; a sensible number is far greater."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,8 @@ class Settings:
     """What the Lease calls this process; a container that starts again in its pod has the same."""
     upstream_interval_seconds: float
     """Between two questions what a branch or tag stands for by now; 0: it is never asked."""
+    private_interval_seconds: float
+    """Between two resolver pods that look whether a followed private branch has moved; 0: none is sent."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -51,6 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         lease_namespace=environment.get("OCTAVO_LEASE_NAMESPACE", ""),
         identity=environment.get("OCTAVO_IDENTITY", "") or socket.gethostname(),
         upstream_interval_seconds=read_seconds(environment, "OCTAVO_UPSTREAM_INTERVAL_SECONDS", 300.0),
+        private_interval_seconds=read_pod_seconds(environment, "OCTAVO_PRIVATE_INTERVAL_SECONDS", 1800.0),
     )
 
 
@@ -62,4 +67,14 @@ def read_seconds(environment: Mapping[str, str], name: str, default: float) -> f
         seconds = math.nan
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidSpec(f"{name}: must be a number of seconds from 0 to {MAX_SECONDS}, got {text!r}")
+    return seconds
+
+
+def read_pod_seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    seconds = read_seconds(environment, name, default)
+    if 0 < seconds < MIN_POD_SECONDS:
+        raise InvalidSpec(
+            f"{name}: must be at least {MIN_POD_SECONDS}, since each time a pod is started, or 0 for never, "
+            f"got {seconds:g}"
+        )
     return seconds

@@ -118,7 +118,7 @@ def test_followed_branch_says_that_it_waits() -> None:
     assert "until it can be looked at" in finding.message
     private = judge_drifted(model(revisionPolicy="Track"), make_pin(), Upstream(refusal=PRIVATE), None)
     assert (private.status, private.reason) == ("Unknown", "UpstreamUnknown")
-    assert "cannot follow" in private.message
+    assert "cannot be followed" in private.message
 
 
 def test_pinned_words_do_not_drift() -> None:

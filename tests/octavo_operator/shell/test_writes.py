@@ -24,6 +24,7 @@ from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import ChildRefused, Reconciler, again_after
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.scaling_memory import MemoryWriter
+from octavo_operator.shell.scouts import Scouts
 from octavo_operator.shell.scrape import Scraper
 from octavo_operator.shell.served import ServedKinds
 from octavo_operator.shell.settings import read_settings
@@ -77,6 +78,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             cache=cache,
             targets=Targets(settings, lookup, draw_jitter=lambda: 0.0),
             upstream=upstream,
+            scouts=Scouts(lookup=lookup, resolver_pods=pods, interval_seconds=0.0, draw_jitter=lambda: 0.0),
             autoscaler=Autoscaler(
                 scraper=scraper,
                 memory=MemoryWriter(kube=kube, cache=cache, meters=meters),
