@@ -49,12 +49,12 @@ def stack(full_cluster: Cluster) -> Stack:
 
 @pytest.fixture
 def namespace(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace where only restricted pods may run; it is gone when the test ends."""
+    """A namespace where only restricted pods may run; its pods are gone when the test ends."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     name = f"{words[:40].strip('-')}-{time.time_ns() % 100_000:05d}"
     ensure_namespace(stack.kubectl, name)
     yield name
-    stack.kubectl.run("delete", "namespace", name, "--wait", "--ignore-not-found", timeout=180)
+    stack.remove_namespace(name)
 
 
 @pytest.fixture(scope="module")
@@ -65,4 +65,4 @@ def bystander(stack: Stack) -> Iterator[ServiceRef]:
     wait_ready(service)
     reach_service(stack.cluster.netns, service)
     yield service
-    stack.kubectl.run("delete", "namespace", "bystander", "--wait", timeout=180)
+    stack.remove_namespace("bystander")

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.local import Cluster
-from tests.demo.installation import OPERATOR, Images
+from tests.demo.chat import RequestFailed, read_metrics
+from tests.demo.inside import InsideConnection
+from tests.demo.installation import CRD, OPERATOR, Images, install
 from tests.demo.kubectl import Kubectl
 from tests.demo.service import ServiceRef
 from tests.e2e.waiting import wait_until
@@ -17,6 +19,8 @@ from tests.install.paths import NAMESPACE
 from tests.support.model_hub import HubStore
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
+METRICS_PORT = 8081
+FIGURES = "octavo_scaling_"
 READY_SECONDS = 300
 REFUSED_SECONDS = 240
 
@@ -42,6 +46,17 @@ class Stack:
         self.kubectl.run("apply", "--filename", "-", stdin=json.dumps(manifest))
         return ServiceRef(kubectl=self.kubectl, name=name, namespace=namespace)
 
+    def remove_namespace(self, name: str) -> None:
+        """Without its pods already, or it is looked at again only after half of their grace period."""
+        self.kubectl.run("delete", CRD, "--all", "--namespace", name)
+        wait_until(
+            lambda: self.kubectl.items("pods", "--namespace", name),
+            lambda pods: not pods,
+            seconds=180,
+            what=f"the pods of {name} gone",
+        )
+        self.kubectl.run("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+
     def publish(self, repository: str, readme: str, *, branch: str = "main") -> str:
         """Commit the sample model with another readme: same weights, another commit."""
         first = self.store.resolve(SMOLLM2, "v1")
@@ -55,6 +70,36 @@ class Stack:
             "pods", "--namespace", NAMESPACE, "--selector", "app.kubernetes.io/name=octavo-operator"
         )
         return pod
+
+    def install(self, images: Images) -> None:
+        """Upgrade the release to these images, as a user does, and wait until the operator is available."""
+        install(self.kubectl, images, hub_endpoint=self.hub_endpoint)
+
+    def kill_operator(self) -> None:
+        """At once, as when its node dies; no other one starts before `install`."""
+        pod = self.operator_pod()["metadata"]["name"]
+        self.kubectl.run("delete", "pod", pod, "--namespace", NAMESPACE, "--grace-period=0", "--force")
+        self.kubectl.run("scale", OPERATOR, "--namespace", NAMESPACE, "--replicas=0")
+
+    def in_operator(self, script: str) -> str:
+        """What a line of Python prints in the operator's container."""
+        pod = self.operator_pod()["metadata"]
+        inside = ("exec", "--namespace", pod["namespace"], pod["name"], "--", "python", "-c", script)
+        return self.kubectl.run(*inside).strip()
+
+    def operator_address(self) -> str:
+        """Of its pod; empty while it has none."""
+        return str(self.operator_pod()["status"].get("podIP", ""))
+
+    def scaling_figures(self) -> dict[str, float]:
+        """What the operator says of the only service that it scales; empty while it does not answer."""
+        try:
+            seen = read_metrics(
+                lambda: InsideConnection(self.cluster.netns, self.operator_address(), METRICS_PORT, 10)
+            )
+        except (RequestFailed, ValueError):
+            return {}
+        return {name.removeprefix(FIGURES): seen[name] for name in seen if name.startswith(FIGURES)}
 
     def scale_operator(self, replicas: int) -> None:
         self.kubectl.run("scale", OPERATOR, "--namespace", NAMESPACE, f"--replicas={replicas}")

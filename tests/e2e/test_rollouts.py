@@ -16,19 +16,20 @@ from typing import Any
 
 import pytest
 
-from tests.demo.installation import ensure_namespace
+from tests.demo.installation import Images, ensure_namespace
 from tests.demo.service import ServiceRef
 from tests.e2e.engine_client import connect_to_service, engine_info, reach_service
+from tests.e2e.later_version import PROBE_TIMEOUT_SECONDS, VERSION, push_later_version
 from tests.e2e.stack import SMOLLM2, Stack, small_spec, wait_ready
 from tests.e2e.traffic import Traffic, traffic_on
-from tests.e2e.waiting import wait_until
-from tests.install.paths import NAMESPACE
+from tests.e2e.waiting import stays_true, wait_until
 from tests.support.model_hub import FAULTY
 
 PLACE, NAME = "rollouts", "rolled"
 WORSE = "octavo-tests/forgetful"
 WEIGHTS = "model.safetensors"
 ROLL_SECONDS = 300
+SAY_VERSION = "from importlib.metadata import version; print(version('octavo'))"
 PROBES = [{"prompt": "The capital of France is", "maxTokens": 8, "expect": "Paris"}]
 
 
@@ -124,9 +125,7 @@ def scene(stack: Stack) -> Iterator[Scene]:
     with traffic_on(reach_service(stack.cluster.netns, service), NAME) as traffic:
         traffic.await_answers()
         yield Scene(stack=stack, service=service, traffic=traffic, first=first, second=second)
-    stack.kubectl.run("delete", *service.scope, service.qualified)
-    wait_until(service.pods, lambda pods: not pods, seconds=120, what="the pods gone")
-    stack.kubectl.run("delete", "namespace", PLACE, "--wait", timeout=180)
+    stack.remove_namespace(PLACE)
 
 
 @pytest.fixture(autouse=True)
@@ -189,14 +188,58 @@ def test_revert_in_mid_rollout_leaves_the_serving_pod_alone(scene: Scene) -> Non
     assert left["metadata"]["uid"] == serving["metadata"]["uid"]
 
 
-def test_rollout_goes_on_when_the_operator_is_killed_in_the_middle(scene: Scene) -> None:
+def test_rollout_goes_on_when_the_operator_is_killed_and_a_later_version_starts(
+    scene: Scene, later: Images
+) -> None:
+    """What the earlier one has rolled out stays as it is, and what is new is the later one's."""
+    stack = scene.stack
     scene.edit(revision=scene.second)
     wait_until(scene.service.pods, lambda pods: len(pods) == 2, seconds=120, what="a candidate")
-    candidates = {pod["metadata"]["uid"] for pod in scene.service.pods()}
-    operator = scene.stack.operator_pod()["metadata"]["name"]
-    kill = ("--grace-period=0", "--force")
-    scene.stack.kubectl.run("delete", "pod", operator, "--namespace", NAMESPACE, *kill)
-    scene.settle(scene.second)
-    (left,) = scene.service.pods()
-    assert left["metadata"]["uid"] in candidates, "the restarted operator started another"
-    scene.revert()
+    before, candidates = rolled_out(scene), pod_uids(scene)
+    stack.kill_operator()
+    stack.install(later)
+    try:
+        assert stack.in_operator(SAY_VERSION) == VERSION
+        scene.settle(scene.second)
+        assert pod_uids(scene) < candidates, "the later operator started another"
+        assert_nothing_new_runs(scene, before)
+
+        scene.edit(revision=scene.second, args=["--max-num-batched-tokens=128"])
+        scene.settle(scene.second)
+        (engine,) = scene.service.pods()[0]["spec"]["containers"]
+        assert engine["image"] == later.engine
+        assert engine["livenessProbe"]["timeoutSeconds"] == PROBE_TIMEOUT_SECONDS
+
+        scene.revert()
+        assert_nothing_new_runs(scene, before)
+        left = pod_uids(scene)
+    finally:
+        stack.install(stack.images)
+    stays_true(lambda: pod_uids(scene), lambda uids: uids == left, seconds=15)
+
+
+@pytest.fixture
+def later(scene: Scene) -> Images:
+    return push_later_version(scene.stack.cluster, scene.stack.images)
+
+
+def pod_uids(scene: Scene) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in scene.service.pods()}
+
+
+def rolled_out(scene: Scene) -> dict[str, Any]:
+    """The template of each ReplicaSet that has pods, whose name has its hash, and of each stored revision."""
+    place = scene.service.scope
+    sets = [one for one in scene.stack.kubectl.items("replicasets", *place) if one["spec"]["replicas"]]
+    revisions = scene.stack.kubectl.items("controllerrevisions", *place)
+    templates = [(one, one["spec"]["template"]) for one in sets] + [
+        (one, one["data"]["template"]) for one in revisions
+    ]
+    return {f"{one['kind']}/{one['metadata']['name']}": template for one, template in templates}
+
+
+def assert_nothing_new_runs(scene: Scene, before: dict[str, Any]) -> None:
+    """All pods are of templates that were there before, and no stored template is another one now."""
+    for name, template in rolled_out(scene).items():
+        assert name in before or not name.startswith("ReplicaSet/"), f"{name} is a second rollout"
+        assert template == before.get(name, template), f"{name} was changed"

@@ -25,10 +25,11 @@ class HasRegistry(Protocol):
 
 def push_images(cluster: HasRegistry) -> dict[str, str]:
     """Build what changed, push it, and return `{"engine": "<registry>/octavo/engine:<digest>", …}`."""
-    return {name: _push(local, cluster) for name, local in build_images().items()}
+    return {name: push_image(local, cluster) for name, local in build_images().items()}
 
 
-def _push(local: str, cluster: HasRegistry) -> str:
+def push_image(local: str, cluster: HasRegistry) -> str:
+    """The name by which pods pull it."""
     remote = f"{cluster.registry}/{local.removeprefix('localhost/')}"
     started = time.monotonic()
     report(f"Pushing {remote}")
