@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,6 +37,11 @@ class ServiceRef:
 
     def read(self) -> dict[str, Any]:
         return self.kubectl.read(*self.scope, self.qualified)
+
+    def patch(self, spec: Mapping[str, object]) -> None:
+        """Change these fields of spec alone, as `kubectl patch --type=merge` does."""
+        words = json.dumps({"spec": spec})
+        self.kubectl.run("patch", *self.scope, self.qualified, "--type=merge", "--patch", words)
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """One condition of the status; empty while it is not there."""

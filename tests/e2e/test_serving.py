@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 
 import openai
 import pytest
 import yaml
 
-from tests.demo.chat import Connect, get_text
+from tests.demo.chat import Connect, get_text, read_metrics
 from tests.demo.installation import ensure_namespace
 from tests.demo.service import ServiceRef
 from tests.e2e.engine_client import (
@@ -19,11 +21,14 @@ from tests.e2e.engine_client import (
     reach_service,
 )
 from tests.e2e.stack import SMOLLM2, Stack, is_pod_ready, only_ready_pod, wait_ready
+from tests.e2e.traffic import crowd_on
 from tests.e2e.waiting import stays_true, wait_until
 from tests.install.paths import SAMPLE
 
 NAMESPACE = "serving"
 WATCH_SECONDS = 15
+NUM_CLIENTS = 24
+"""Fewer than the sample's engine has places for, and by far fewer than its cache has."""
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +40,7 @@ def sample(stack: Stack) -> Iterator[ServiceRef]:
     wait_ready(service)
     reach_service(stack.cluster.netns, service)
     yield service
-    # The resource first: a namespace being deleted is looked at again only after half the pods' grace period.
-    stack.kubectl.run("delete", *service.scope, service.qualified)
-    wait_until(service.pods, lambda pods: not pods, seconds=180, what="the sample's pods gone")
-    stack.kubectl.run("delete", "namespace", NAMESPACE, "--wait", timeout=180)
+    stack.remove_namespace(NAMESPACE)
 
 
 @pytest.fixture
@@ -127,6 +129,45 @@ def test_service_answers_while_the_operator_is_stopped_and_keeps_its_pod_when_it
         lambda uids: uids == before,
         seconds=WATCH_SECONDS,
     )
+
+
+def test_recommendation_names_tpot_when_the_objective_is_missed_before_the_cache_is_full(
+    stack, sample, connect
+) -> None:
+    """Far from either end: a step takes at least so long, and this long with all the places taken."""
+    (pod,) = sample.pods()
+    recommend(sample, tpotMilliseconds=20_000)
+    with crowd_on(connect, sample.name, max_tokens=64) as crowd:
+        crowd.grow()
+        time.sleep(20)  # so that what every step takes is told from what each sequence adds
+        crowd.grow(NUM_CLIENTS - 1)
+        seen = wait_until(
+            stack.scaling_figures,
+            lambda now: now.get("demand_requests_per_second", 0) > 0,
+            seconds=150,
+            what="what the operator has learned of the load",
+        )
+        between = math.sqrt(seen["step_base_seconds"] * seen["tpot_seconds"])
+        recommend(sample, tpotMilliseconds=round(1000 * between))
+        said = wait_until(
+            lambda: sample.read()["status"]["autoscaling"],
+            lambda now: now["limitedBy"] == "TPOT",
+            seconds=150,
+            what=f"TPOT named, with an objective of {between:.3f} s, after {seen}",
+        )
+        cache = read_metrics(connect_to_pod(stack.cluster.netns, pod))
+    assert "req/s per replica (TPOT-bound at " in said["message"]
+    assert said["reason"] == "Recommended"
+    assert cache["vllm:kv_cache_usage_perc"] < 0.5
+    assert not crowd.failures
+    sample.patch({"autoscaling": None})
+    assert [one["metadata"]["uid"] for one in sample.pods()] == [pod["metadata"]["uid"]]
+
+
+def recommend(service: ServiceRef, **slo: int) -> None:
+    """The operator says how many replicas it would set, and sets none."""
+    objective = {"ttftMilliseconds": 600_000, **slo}
+    service.patch({"autoscaling": {"mode": "Recommend", "maxReplicas": 4, "slo": objective}})
 
 
 def test_moving_the_hubs_main_changes_nothing(stack, sample, connect) -> None:

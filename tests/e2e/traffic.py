@@ -27,6 +27,8 @@ class NeverStopping:
     model: str
     stream: bool
     kept: bool
+    question: str = "Say hello."
+    max_tokens: int = 4
     answered: list[tuple[float, str]] = field(default_factory=list)
     """When each answer ended, and who gave it."""
     failures: list[str] = field(default_factory=list)
@@ -43,6 +45,13 @@ class NeverStopping:
     def join(self) -> None:
         assert self._thread is not None
         self._thread.join(timeout=180)
+
+    def await_answer(self, seconds: float = 60.0) -> None:
+        """Until it has had one more."""
+        had, deadline = len(self.answered), time.monotonic() + seconds
+        while len(self.answered) <= had:
+            assert time.monotonic() < deadline, f"a client has no answer; its failures: {self.failures}"
+            time.sleep(0.2)
 
     def _run(self) -> None:
         connection: http.client.HTTPConnection | None = None
@@ -64,8 +73,8 @@ class NeverStopping:
             connection.close()
 
     def _ask(self, connection: http.client.HTTPConnection) -> str:
-        messages = [{"role": "user", "content": "Say hello."}]
-        body = {"model": self.model, "messages": messages, "max_tokens": 4, "temperature": 0}
+        messages = [{"role": "user", "content": self.question}]
+        body = {"model": self.model, "messages": messages, "max_tokens": self.max_tokens, "temperature": 0}
         headers = {"Content-Type": "application/json"}
         if not self.kept:
             headers["Connection"] = "close"
@@ -109,11 +118,8 @@ class Traffic:
 
     def await_answers(self, seconds: float = 60.0) -> None:
         """Until each client has had one more answer."""
-        before = [len(client.answered) for client in self.clients]
-        deadline = time.monotonic() + seconds
-        while any(len(one.answered) <= had for one, had in zip(self.clients, before, strict=True)):
-            assert time.monotonic() < deadline, f"a client has no answer; failures: {self.failures}"
-            time.sleep(0.2)
+        for client in self.clients:
+            client.await_answer(seconds)
 
 
 @contextmanager
@@ -129,4 +135,47 @@ def traffic_on(connect: Connect, model: str) -> Iterator[Traffic]:
         for client in clients:
             client.stop()
         for client in clients:
+            client.join()
+
+
+@dataclass(slots=True, kw_only=True)
+class Crowd:
+    """Clients of long answers that come one by one, every other one with a stream."""
+
+    connect: Connect
+    model: str
+    max_tokens: int
+    clients: list[NeverStopping] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[str]:
+        return [failure for client in self.clients for failure in client.failures]
+
+    def grow(self, number: int = 1) -> None:
+        for _ in range(number):
+            client = NeverStopping(
+                connect=self.connect,
+                model=self.model,
+                stream=len(self.clients) % 2 == 0,
+                kept=False,
+                question="Tell me a long story.",
+                max_tokens=self.max_tokens,
+            )
+            self.clients.append(client)
+            client.start()
+
+    def shrink(self, number: int) -> None:
+        """Only the first ones stay; what the others asked for last is still answered."""
+        for client in self.clients[number:]:
+            client.stop()
+
+
+@contextmanager
+def crowd_on(connect: Connect, model: str, *, max_tokens: int) -> Iterator[Crowd]:
+    crowd = Crowd(connect=connect, model=model, max_tokens=max_tokens)
+    try:
+        yield crowd
+    finally:
+        crowd.shrink(0)
+        for client in crowd.clients:
             client.join()
