@@ -20,7 +20,7 @@ class Patience:
 
         >>> patience = Patience(first_seconds=1, most_seconds=4, limit_seconds=20)
         >>> [round(wait) for wait in patience.waits(random.Random(3))]
-        [1, 2, 3, 3, 3, 3, 2, 3]
+        [1, 2, 3, 3, 3, 2, 2, 4, 3]
         """
         step, spent = self.first_seconds, 0.0
         while spent < self.limit_seconds:

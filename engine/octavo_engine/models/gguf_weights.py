@@ -70,6 +70,7 @@ class GGUFWeights:
 def checkpoint_names(name: str, architecture: GGUFArchitecture, num_experts: int) -> list[str]:
     """The name in a Hugging Face checkpoint; of a tensor that holds all experts, one name for each.
 
+    >>> from octavo_engine.models.gguf_architectures import ARCHITECTURES
     >>> checkpoint_names("blk.3.attn_q.weight", ARCHITECTURES["llama"], 0)
     ['model.layers.3.self_attn.q_proj.weight']
     """

@@ -89,7 +89,7 @@ def middles(histogram: Histogram) -> list[tuple[float, float]]:
     """One size for each bucket, with its count: the middle, or half beyond the last bound.
 
     >>> middles(Histogram(bounds=(100.0, 300.0), counts=(4, 10, 11)))
-    [(50.0, 4), (200.0, 6), (450.0, 1)]
+    [(50.0, 4.0), (200.0, 6), (450.0, 1)]
     """
     lows = (0.0, *histogram.bounds)
     highs = (*histogram.bounds, 2 * histogram.bounds[-1] if histogram.bounds else 0.0)
