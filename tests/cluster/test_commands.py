@@ -131,6 +131,20 @@ def test_rollback_gives_the_commit_and_the_template_of_before(stage: Stage, pers
     assert "already" in person.run("rollback", "tiny", "--to", "1")[1]
 
 
+def test_rollback_undoes_an_edit_that_the_operator_cannot_read(stage: Stage, person: Person) -> None:
+    """To what serves, and not to the revision before it."""
+    _, second = serve_two(stage, person)
+    serving = stage.service()["status"]["currentRevision"]
+    person.edit({"template": {"spec": {"hostNetwork": True}}})
+    stage.wait_condition("Stalled", "True", reason="InvalidSpec")
+    code, text = person.run("rollback", "tiny")
+    assert (code, "revision 2" in text) == (0, True), text
+    stage.wait_condition("Ready", "True")
+    assert stage.service()["status"]["currentRevision"] == serving
+    assert stage.service()["spec"]["model"]["revision"] == second
+    assert "template" not in stage.service()["spec"]
+
+
 def test_rollback_prints_the_edit_for_git_when_a_machine_owns_the_field(stage: Stage, person: Person) -> None:
     first, second = serve_two(stage, person)
     person.edit({"model": {"revision": "main"}}, manager="argocd-controller")

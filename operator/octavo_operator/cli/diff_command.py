@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from octavo.errors import InvalidSpec
 from octavo_operator.cli.cluster import (
     FIELD_MANAGER,
     ClusterAccess,
@@ -125,13 +126,21 @@ def effect_on_pods(
     wanted = hash_intent(build_intent(parse_spec(after)))
     if not before:
         return f"pods: the first ones are made, of revision {wanted}"
-    if hash_intent(build_intent(parse_spec(before))) == wanted:
+    if revision_of(before) == wanted:
         return "pods: none is restarted"
     kept = next((line for line in revisions if line.hash == wanted), None)
     if kept is None:
         return f"pods: exchanged for those of a new revision, {wanted}"
     good = f"proven {kept.proven_at}" if kept.proven_at else "never proven"
     return f"pods: exchanged for those of revision {kept.number} ({wanted}), commit {kept.commit}, {good}"
+
+
+def revision_of(body: Mapping[str, Any]) -> str | None:
+    """None if its words cannot be read: perhaps that is what FILE mends."""
+    try:
+        return hash_intent(build_intent(parse_spec(body)))
+    except InvalidSpec:
+        return None
 
 
 if __name__ == "__main__":

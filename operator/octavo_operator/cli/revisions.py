@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
+from octavo.errors import InvalidSpec
 from octavo_operator.api import names
 from octavo_operator.desired.revision import Revision, parse_revision_data
 
 Body = Mapping[str, Any]
+INVALID_SPEC: Final = InvalidSpec.__name__
+"""The reason that the operator gives where it cannot read a spec."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,22 @@ def find_revision(lines: Sequence[HistoryLine], wanted: str) -> HistoryLine | No
         return by_number[0]
     alike = [line for line in lines if wanted and line.hash.startswith(wanted)]
     return alike[0] if len(alike) == 1 else None
+
+
+def asked_revision(service: Body) -> str | None:
+    """What spec asks for; None while the operator has not seen the latest edit, or cannot read it.
+
+    >>> status = {"observedGeneration": 2, "updateRevision": "a"}
+    >>> asked_revision({"metadata": {"generation": 2}, "status": status})
+    'a'
+    """
+    status = service.get("status", {})
+    stalled: Body = next((one for one in status.get("conditions", ()) if one["type"] == "Stalled"), {})
+    is_unread = stalled.get("status") == "True" and stalled.get("reason") == INVALID_SPEC
+    if is_unread or status.get("observedGeneration") != service["metadata"]["generation"]:
+        return None
+    asked: str | None = status.get("updateRevision")
+    return asked
 
 
 def previous_good(lines: Sequence[HistoryLine], asked: str | None) -> HistoryLine | None:

@@ -20,6 +20,7 @@ from octavo_operator.cli.exit_statuses import OK, OWNED_BY_GIT
 from octavo_operator.cli.program import report_errors
 from octavo_operator.cli.revisions import (
     HistoryLine,
+    asked_revision,
     find_revision,
     history_lines,
     previous_good,
@@ -69,7 +70,7 @@ def choose(body: Mapping[str, Any], lines: Sequence[HistoryLine], wanted: str | 
             known = ", ".join(f"{line.number} ({line.hash})" for line in lines) or "none"
             raise NotFound(f"--to: {wanted!r} is no revision of it; there are {known}")
         return found
-    found = previous_good(lines, body.get("status", {}).get("updateRevision"))
+    found = previous_good(lines, asked_revision(body))
     if found is None:
         raise NotFound("there is no earlier revision that was ever good; see `octavo history`")
     return found

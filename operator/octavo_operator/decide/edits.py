@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 from octavo.errors import InvalidSpec
-from octavo_operator.api.spec import InferenceServiceSpec
 from octavo_operator.decide.intent import TRACKED_COMMIT, build_intent, hash_intent
+from octavo_operator.decide.world import parse_spec
 
 Patch = dict[str, Any]
 """A JSON merge patch (RFC 7386): a null takes a field away."""
+HASHED_SECTIONS: Final = ("model", "engine", "resources", "accelerator", "template")
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Patch:
     """The least patch that makes `before` into `after`.
 
     >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 4}})
-    {'b': {'c': 4, 'd': None}}
+    {'b': {'d': None, 'c': 4}}
     """
     patch: Patch = {key: None for key in before if key not in after}
     for key, value in after.items():
@@ -70,7 +71,8 @@ def plan_return(spec: Mapping[str, Any], stored_intent: Mapping[str, Any], *, wa
     """The edit of `spec` after which it asks for the revision `wanted` again; empty if it does already.
 
     Words that followed a branch cannot be said again: the branch has moved. The commit that they stood for is
-    pinned instead, which is a revision of its own with the same weights.
+    pinned instead, which is a revision of its own with the same weights. A section that cannot be read is
+    replaced as a whole: to get rid of it may be why somebody goes back.
 
     Raises InvalidSpec if no edit of the hashed fields leads there.
     """
@@ -79,14 +81,34 @@ def plan_return(spec: Mapping[str, Any], stored_intent: Mapping[str, Any], *, wa
     if tracked is not None:
         intent["model"]["revision"] = tracked
         wanted = hash_intent(intent)
-    patch = merge_patch(build_intent(InferenceServiceSpec.model_validate(spec)), intent)
-    reached = hash_intent(build_intent(InferenceServiceSpec.model_validate(apply_patch(spec, patch))))
+    unread = unreadable_sections(spec)
+    read = {"model": intent["model"], **{name: one for name, one in spec.items() if name not in unread}}
+    patch = merge_patch(build_intent(parse_spec({"spec": read})), intent)
+    patch |= {name: merge_patch(spec[name], intent[name]) if name in intent else None for name in unread}
+    reached = hash_intent(build_intent(parse_spec({"spec": apply_patch(spec, patch)})))
     if reached != wanted:
         raise InvalidSpec(
             f"revision {wanted}: its stored words ask for {reached} under this version of the resource; take "
             "the edit from Git instead"
         )
     return patch
+
+
+def unreadable_sections(spec: Mapping[str, Any]) -> list[str]:
+    """Of those that make a revision as a whole.
+
+    >>> unreadable_sections({"model": {"uri": "hf://a/b"}, "template": {"spec": {"hostNetwork": True}}})
+    ['template']
+    """
+    return [name for name in HASHED_SECTIONS if name in spec and not _is_readable(name, spec[name])]
+
+
+def _is_readable(name: str, section: object) -> bool:
+    try:
+        parse_spec({"spec": {"model": {"uri": "hf://organization/model"}, name: section}})
+    except InvalidSpec:
+        return False
+    return True
 
 
 def plan_pin(spec: Mapping[str, Any], commit: str) -> Patch:

@@ -12,7 +12,13 @@ from octavo.errors import OctavoError
 from octavo_operator.cli.cluster import answered
 from octavo_operator.cli.diff_command import changes_between, effect_on_pods, line_of
 from octavo_operator.cli.program import status_of
-from octavo_operator.cli.revisions import HistoryLine, find_revision, history_lines, previous_good
+from octavo_operator.cli.revisions import (
+    HistoryLine,
+    asked_revision,
+    find_revision,
+    history_lines,
+    previous_good,
+)
 from octavo_operator.cli.service_words import describe, listed
 from octavo_operator.cli.status_command import exit_status
 from octavo_operator.desired.controller_revision import build_controller_revision
@@ -148,6 +154,36 @@ def test_rollback_goes_to_the_good_one_before_when_the_asked_one_serves() -> Non
     chosen = previous_good(lines, "c")
     assert chosen is not None
     assert chosen.hash == "a"
+
+
+@pytest.mark.parametrize(
+    ("status", "asked"),
+    [
+        pytest.param({"observedGeneration": 2, "updateRevision": "b"}, "b", id="seen"),
+        pytest.param({"observedGeneration": 1, "updateRevision": "a"}, None, id="not seen yet"),
+        pytest.param(
+            {
+                "observedGeneration": 2,
+                "updateRevision": "a",
+                "conditions": [{"type": "Stalled", "status": "True", "reason": "InvalidSpec"}],
+            },
+            None,
+            id="cannot be read",
+        ),
+        pytest.param({}, None, id="never visited"),
+    ],
+)
+def test_rollback_knows_when_the_operator_has_not_read_what_is_asked_for(
+    status: dict[str, Any], asked: str | None
+) -> None:
+    """It went to the revision before the one that served: the asked one was taken for the serving one."""
+    assert asked_revision(service_body(status)) == asked
+
+
+def test_diff_tells_of_an_edit_that_mends_words_that_cannot_be_read() -> None:
+    before = {"spec": {"model": {"uri": URI}, "template": {"spec": {"hostNetwork": True}}}}
+    after = {"spec": {"model": {"uri": URI}}}
+    assert "exchanged for those of a new revision" in effect_on_pods(before, after, [])
 
 
 def test_rollback_has_nowhere_to_go_when_nothing_else_was_good() -> None:

@@ -69,6 +69,25 @@ def test_return_pins_the_commit_when_the_words_followed_a_branch() -> None:
     assert patch == {"model": {"revision": COMMIT}}
 
 
+@pytest.mark.parametrize("laid", [{}, {"metadata": {"labels": {"team": "search"}}}], ids=str)
+def test_return_is_possible_from_words_that_cannot_be_read(laid: dict[str, Any]) -> None:
+    """A rollback was refused by the very edit that it was to undo."""
+    earlier = build_intent(make_spec(**({"template": laid} if laid else {})))
+    now = {**raw(replicas=3), "template": {"metadata": {}, "spec": {"hostNetwork": True}}}
+    patch = plan_return(now, earlier, wanted=hash_intent(earlier))
+    returned = apply_patch(now, patch)
+    assert hash_intent(build_intent(make_spec(**returned))) == hash_intent(earlier)
+    assert set(patch) == {"template"}
+
+
+def test_return_names_a_field_that_it_does_not_touch_and_that_cannot_be_read() -> None:
+    earlier = build_intent(make_spec())
+    steps = [{"weightPercent": 50}, {"weightPercent": 10}]
+    now = {**raw(), "rollout": {"canarySteps": steps}}
+    with pytest.raises(InvalidSpec, match=r"spec\.rollout\.canarySteps"):
+        plan_return(now, earlier, wanted=hash_intent(earlier))
+
+
 def test_return_is_refused_when_the_stored_words_lead_elsewhere() -> None:
     intent = build_intent(make_spec()) | {"model": {"uri": URI, "revision": "main", "colour": "red"}}
     with pytest.raises(InvalidSpec, match="take the edit from Git"):
