@@ -69,12 +69,7 @@ async def run(settings: Settings) -> None:
         served=served,
         targets=Targets(settings, lookup, draw_jitter=random.random),
         upstream=upstream,
-        scouts=Scouts(
-            lookup=lookup,
-            resolver_pods=resolver_pods,
-            interval_seconds=settings.private_interval_seconds,
-            draw_jitter=random.random,
-        ),
+        scouts=build_scouts(settings, lookup, resolver_pods),
         autoscaler=autoscaler,
         reports=EngineReports(scraper),
         progress=progress,
@@ -132,6 +127,15 @@ async def run_kopf(registry: kopf.OperatorRegistry, settings: Settings) -> None:
 def build_gatekeeper(kube: Kube, queue: WorkQueue[Key]) -> Gatekeeper:
     engines = Engines()
     return Gatekeeper(kube, engines, ProbeRuns(engines, tell=queue.add, clock=time.monotonic))
+
+
+def build_scouts(settings: Settings, lookup: Lookup, resolver_pods: ResolverPods) -> Scouts:
+    return Scouts(
+        lookup=lookup,
+        resolver_pods=resolver_pods,
+        interval_seconds=settings.private_interval_seconds,
+        draw_jitter=random.random,
+    )
 
 
 def build_leadership(settings: Settings, kube: Kube) -> Leadership | None:
