@@ -172,15 +172,6 @@ def build_upstream(settings: Settings, hub: Hub, queue: WorkQueue[Key]) -> Upstr
     )
 
 
-def build_scouts(settings: Settings, lookup: Lookup, resolver_pods: ResolverPods) -> Scouts:
-    return Scouts(
-        lookup=lookup,
-        resolver_pods=resolver_pods,
-        interval_seconds=settings.private_interval_seconds,
-        draw_jitter=random.random,
-    )
-
-
 async def wait_for_definition(kube: Kube) -> None:
     """kopf looks up once what the API server serves; the definition may be installed a moment later."""
     while not await is_defined(kube):
