@@ -93,6 +93,10 @@ RESERVED_FLAGS: Final = frozenset(
     }
 )
 
+FLAG_API_KEY: Final = "--api-key"
+API_KEY_VARIABLE: Final = "OCTAVO_API_KEY"
+"""Keys that clients send, separated by commas. Probes, metrics and version need none."""
+
 # Flags of `octavo-engine fetch` and `resolve` ---------------------------------------------------
 FLAG_FETCH_URI: Final = "--uri"
 FLAG_FETCH_REVISION: Final = "--revision"

@@ -294,6 +294,31 @@ def test_quota_that_refuses_pods_is_told(stage: Stage) -> None:
     assert "exceeded quota" in refused["message"]
 
 
+def test_keys_of_clients_are_in_a_secret_that_the_operator_never_reads(stage: Stage) -> None:
+    """They could only stand in spec, where everybody reads them who may read the service."""
+    stage.kubectl("create", "secret", "generic", "chat-keys", "--from-literal=apiKeys=sk-not-told")
+    commit = stage.add_commit("first")
+    stage.serve(commit, engine={"apiKeySecretRef": {"name": "chat-keys"}})
+    (pod,) = stage.pods(commit)
+    (keys,) = [one for one in pod["spec"]["containers"][0]["env"] if one["name"] == "OCTAVO_API_KEY"]
+    assert keys["valueFrom"]["secretKeyRef"] == {"name": "chat-keys", "key": "apiKeys"}
+    for plural in ("deployments", "controllerrevisions", "pods"):
+        assert "sk-not-told" not in json.dumps(stage.list(plural))
+    assert [one for one in stage.asked() if one.resource == "secrets"] == []
+
+
+def test_pod_that_waits_for_the_secret_with_the_keys_says_so(stage: Stage) -> None:
+    commit = stage.add_commit("first")
+    stage.apply(engine={"apiKeySecretRef": {"name": "absent"}})
+    (pod,) = stage.wait_pods(commit)
+    waiting = {"reason": "CreateContainerConfigError", "message": 'secret "absent" not found'}
+    container = {"name": "engine", "ready": False, "restartCount": 0, "image": "x", "imageID": ""}
+    status = {**container, "state": {"waiting": waiting}}
+    stage.write_pod_status(pod, {"phase": "Pending", "containerStatuses": [status]})
+    told = stage.wait_condition("Ready", "False", reason="CreateContainerConfigError")
+    assert 'secret "absent" not found' in told["message"]
+
+
 def test_child_that_the_api_server_refuses_is_told(stage: Stage) -> None:
     stage.add_commit("first")
     stage.kubectl("create", "quota", "none", "--hard=count/deployments.apps=0")

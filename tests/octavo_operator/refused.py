@@ -74,6 +74,24 @@ REFUSED = (
         spec={"model": {"uri": "pvc://models/tiny", "revisionPolicy": "Track"}},
         said="refreshToken",
     ),
+    Refused(
+        case="keys in two places",
+        spec={
+            "engine": {
+                "apiKeySecretRef": {"name": "keys"},
+                "env": [{"name": "OCTAVO_API_KEY", "value": "plain"}],
+            }
+        },
+        said="remove it from env",
+    ),
+    Refused(
+        case="gate that has no key",
+        spec={
+            "engine": {"apiKeySecretRef": {"name": "keys"}},
+            "rollout": {"gate": {"quality": {"configMapRef": {"name": "probes"}}}},
+        },
+        said="spec.engine.apiKeySecretRef; remove one of the two",
+    ),
     Refused(case="unknown scheme", spec={"model": {"uri": "s3://bucket/model"}}, said="spec.model.uri"),
     Refused(case="no quantity", spec={"resources": {"memory": "lots"}}, said="spec.resources.memory"),
 )

@@ -28,7 +28,6 @@ SUMMARY: Final = "Serve the model in a folder over the OpenAI API."
 SPARE_ADAPTERS: Final = 4
 """That room is kept for where clients may load some."""
 
-API_KEY_VARIABLE: Final = "OCTAVO_API_KEY"
 UNITS: Final = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "K": 10**3, "M": 10**6, "G": 10**9}
 
 logger = logging.getLogger("octavo_engine.serve")
@@ -169,12 +168,12 @@ def _add_server_flags(parser: argparse.ArgumentParser) -> None:
 def _add_access_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("clients")
     group.add_argument(
-        "--api-key",
+        contract.FLAG_API_KEY,
         action="append",
         default=[],
         metavar="KEY",
         help="ask for this key; may be repeated. Other users of the machine see flags: "
-        f"{API_KEY_VARIABLE}, keys separated by commas, does the same",
+        f"{contract.API_KEY_VARIABLE}, keys separated by commas, does the same",
     )
     group.add_argument(
         "--log-requests",
@@ -285,7 +284,7 @@ def _serve_options(
     return ServeOptions(
         model_dir=arguments.model,
         identity=identity_of(config, manifest),
-        api_keys=parse_keys(arguments.api_key, os.environ.get(API_KEY_VARIABLE, "")),
+        api_keys=parse_keys(arguments.api_key, os.environ.get(contract.API_KEY_VARIABLE)),
         log_requests=arguments.log_requests,
         max_open=config.max_num_seqs + config.max_waiting,
         allow_runtime_adapters=arguments.allow_runtime_lora,

@@ -42,9 +42,12 @@ class Access:
         )
 
 
-def parse_keys(given: Iterable[str], from_environment: str) -> tuple[str, ...]:
-    """Keys of flags, and those of the environment separated by commas; messages do not repeat them."""
-    listed = (part.strip() for part in from_environment.split(",")) if from_environment else ()
+def parse_keys(given: Iterable[str], from_environment: str | None) -> tuple[str, ...]:
+    """Keys of flags, and those of the environment separated by commas; messages do not repeat them.
+
+    A variable that is set and empty is refused: a Secret without a key in it must not open the server to all.
+    """
+    listed = (part.strip() for part in from_environment.split(",")) if from_environment is not None else ()
     keys = (*given, *listed)
     for key in keys:
         if not key or not key.isascii() or not key.isprintable() or " " in key:

@@ -20,7 +20,7 @@ HASH_LENGTH: Final = 10
 
 LATER_FIELDS: Final = {
     "model": frozenset({"credentials_secret_ref", "cache"}),
-    "engine": frozenset({"prefix_caching"}),
+    "engine": frozenset({"prefix_caching", "api_key_secret_ref"}),
     "kv_cache": frozenset({"oversize_policy"}),
 }
 """Fields of each section that came later: hashed where they are set."""

@@ -15,7 +15,7 @@ from octavo.planning import MemoryPlan
 from octavo.units import ceil_div
 from octavo_operator.api import names
 from octavo_operator.api.quantities import format_cpu, format_memory, parse_cpu_millis
-from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.api.spec import InferenceServiceSpec, SecretReference
 from octavo_operator.desired.model_volume import (
     MODELS_VOLUME,
     build_linked_mounts,
@@ -48,6 +48,8 @@ PROBE_TIMEOUT_SECONDS: Final = 5
 SCRATCH_VOLUME: Final = "tmp"
 SCRATCH_PATH: Final = "/tmp"
 PROGRESS_PORT_NAME: Final = "progress"
+API_KEYS_KEY: Final = "apiKeys"
+"""Of the Secret with the keys of clients."""
 
 KV_DTYPE_FLAGS: Final = {"Auto": "auto", "Float32": "float32", "BFloat16": "bf16", "Float16": "fp16"}
 
@@ -148,7 +150,7 @@ def build_engine_container(inputs: PodInputs) -> dict[str, Any]:
         **build_container(
             inputs, names.CONTAINER_ENGINE, build_engine_args(inputs), build_linked_mounts(inputs.spec.model)
         ),
-        "env": build_env({**env, **user_env}),
+        "env": build_engine_env({**env, **user_env}, inputs.spec.engine.api_key_secret_ref),
         "ports": [{"name": PORT_NAME, "containerPort": port, "protocol": "TCP"}],
         "startupProbe": build_startup_probe(inputs.plan.weights_bytes),
         "readinessProbe": build_probe(contract.READY_PATH, period=READY_PERIOD_SECONDS, failures=3),
@@ -187,6 +189,15 @@ def build_env(variables: dict[str, str]) -> list[dict[str, str]]:
         {"name": name, "value": value} if value else {"name": name}
         for name, value in sorted(variables.items())
     ]
+
+
+def build_engine_env(variables: dict[str, str], keys: SecretReference | None) -> list[dict[str, Any]]:
+    """A pod without its Secret does not start, and the kubelet says so: nobody serves without the key."""
+    plain: list[dict[str, Any]] = [*build_env(variables)]
+    if keys is None:
+        return plain
+    source = {"secretKeyRef": {"name": keys.name, "key": API_KEYS_KEY}}
+    return [*plain, {"name": contract.API_KEY_VARIABLE, "valueFrom": source}]
 
 
 def build_resources(inputs: PodInputs) -> dict[str, Any]:

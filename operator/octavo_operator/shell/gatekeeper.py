@@ -11,6 +11,7 @@ from typing import Final
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec import QualityGate, ServiceLevelObjective
 from octavo_operator.decide.gates.asking import (
+    Door,
     canary_step,
     candidate_of,
     door_of,
@@ -139,7 +140,7 @@ class Gatekeeper:
         known = recall_answers(probes, stored.learned.answers) if stored else None
         if known is not None:
             return known
-        if not ready_pods(world, serving):
+        if not ready_pods(world, serving) or self._door(world, serving).locked:
             return None
         run = self._run(key, world, serving, probes)
         if run.answers is not None:
@@ -161,9 +162,12 @@ class Gatekeeper:
         if run is not None:
             return run
         pod = ready_pods(world, revision)[0]
+        return self._runs.start(key, subject, probes, pod, self._door(world, revision))
+
+    def _door(self, world: World, revision: str) -> Door:
         stored = world.revisions.get(revision)
         template = stored.revision.template if stored else world.deployments[revision].template
-        return self._runs.start(key, subject, probes, pod, door_of(template, world.spec.routing.port))
+        return door_of(template, world.spec.routing.port)
 
     def _judge_run(
         self, run: Run, probes: Probes, reference: tuple[str, ...] | None, gate: QualityGate

@@ -49,12 +49,15 @@ def test_without_keys_everybody_is_let_in() -> None:
 
 def test_keys_of_flags_and_environment_add_up() -> None:
     assert parse_keys(["a"], "b, c") == ("a", "b", "c")
-    assert parse_keys([], "") == ()
+    assert parse_keys([], None) == ()
 
 
-@pytest.mark.parametrize(("given", "environment"), [([""], ""), (["a b"], ""), ([], "a,,b"), (["kéy"], "")])
+@pytest.mark.parametrize(
+    ("given", "environment"),
+    [([""], None), (["a b"], None), ([], "a,,b"), (["kéy"], None), ([], ""), ([], "\n")],
+)
 def test_key_that_no_header_can_carry_is_refused_without_repeating_it(
-    given: list[str], environment: str
+    given: list[str], environment: str | None
 ) -> None:
     with pytest.raises(InvalidSpec, match="--api-key, OCTAVO_API_KEY") as refused:
         parse_keys(given, environment)

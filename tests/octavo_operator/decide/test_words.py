@@ -55,6 +55,7 @@ NEW_REVISION: list[dict[str, Any]] = [
     {"model": {"uri": URI, "credentialsSecretRef": {"name": "token"}}},
     {"model": {"uri": URI, "cache": {"persistentVolumeClaim": "models"}}},
     {"engine": {"prefixCaching": False}},
+    {"engine": {"apiKeySecretRef": {"name": "keys"}}},
     {"engine": {"kvCache": {"oversizePolicy": "ShrinkContext"}}},
     {"accelerator": {"type": "L4-24GB"}},
     {"accelerator": {"type": "L4-24GB", "count": 2}},

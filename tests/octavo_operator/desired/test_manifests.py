@@ -209,3 +209,13 @@ def test_difference_names_the_first_field(desired: Any, observed: Any, path: str
 def test_empty_list_is_stored_as_none() -> None:
     assert difference({"a": {"b": []}}, {"a": {}}) is None
     assert difference({"a": {"b": []}}, {"a": {"b": [1]}}) == "a.b"
+
+
+def test_keys_of_clients_come_out_of_a_secret_and_stand_in_no_object() -> None:
+    """A key could only be written into spec, where everybody reads it who may read the service."""
+    revision = make_revision(make_spec(engine={"apiKeySecretRef": {"name": "chat-keys"}}))
+    fetch, engine = (*revision.template["spec"]["initContainers"], *revision.template["spec"]["containers"])
+    (keys,) = [one for one in engine["env"] if one["name"] == "OCTAVO_API_KEY"]
+    assert keys["valueFrom"] == {"secretKeyRef": {"name": "chat-keys", "key": "apiKeys"}}
+    assert not any(one["name"] == "OCTAVO_API_KEY" for one in fetch["env"])
+    assert revision.hash != make_revision().hash, "another Secret is another revision"

@@ -6,8 +6,12 @@ are static only: whatever depends on the model or the cluster is an empty value 
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Final
 
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from octavo.errors import InvalidSpec
 from octavo_operator.api.spec.base import ApiModel, cel, validated_by
 from octavo_operator.api.spec.engine import RESERVED_ENV, Accelerator, Engine, EnvVar, KVCache, Resources
 from octavo_operator.api.spec.model import ModelCache, ModelSource, RevisionPolicy, SecretReference
@@ -72,8 +76,28 @@ __all__ = [
 ]
 
 
+_LOCKED_OUT: Final = (
+    "spec.rollout.gate.quality asks the engines, and the operator, which reads no Secret, has no key of "
+    "spec.engine.apiKeySecretRef; remove one of the two (the gates load and slo need no key)"
+)
+
+
 class InferenceServiceSpec(ApiModel):
     """What a user asks for."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        json_schema_extra=validated_by(
+            cel(
+                "!has(self.engine) || !has(self.engine.apiKeySecretRef) || !has(self.rollout) || "
+                "!has(self.rollout.gate) || !has(self.rollout.gate.quality)",
+                _LOCKED_OUT,
+            )
+        ),
+    )
 
     model: ModelSource = Field(description="Which weights to serve.")
     engine: Engine = Field(default_factory=Engine, description="How the engine runs.")
@@ -105,3 +129,9 @@ class InferenceServiceSpec(ApiModel):
         default=None,
         description="Laid over the rendered pods. Absent: nothing is.",
     )
+
+    @model_validator(mode="after")
+    def _must_let_the_gate_in(self) -> InferenceServiceSpec:
+        if self.engine.api_key_secret_ref is not None and self.rollout.gate.quality is not None:
+            raise InvalidSpec(_LOCKED_OUT)
+        return self

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic.alias_generators import to_camel
 
 from octavo.accelerators import ACCELERATORS
-from octavo.engine_contract import RESERVED_FLAGS
+from octavo.engine_contract import API_KEY_VARIABLE, RESERVED_FLAGS
 from octavo.errors import InvalidSpec
 from octavo_operator.api.quantities import CPU_PATTERN, MEMORY_PATTERN
 from octavo_operator.api.spec.base import ApiModel, cel, shortened, validated_by
+from octavo_operator.api.spec.model import SecretReference
 
 RESERVED_ENV: Final = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_OFFLINE", "HOME")
 """Environment variables that the operator sets itself."""
@@ -24,6 +26,9 @@ _FLAG_IS_SET: Final = (
     "spec.engine or spec.routing"
 )
 _ENV_IS_SET: Final = f"spec.engine.env sets a variable of the operator's own: {', '.join(RESERVED_ENV)}"
+_KEYS_TWICE: Final = (
+    f"spec.engine.env sets {API_KEY_VARIABLE}, and spec.engine.apiKeySecretRef does too; remove it from env"
+)
 
 
 class KVCache(ApiModel):
@@ -57,6 +62,20 @@ class EnvVar(ApiModel):
 
 class Engine(ApiModel):
     """How the engine runs."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        json_schema_extra=validated_by(
+            cel(
+                "!has(self.apiKeySecretRef) || !has(self.env) || "
+                f"!self.env.exists(e, e.name == '{API_KEY_VARIABLE}')",
+                _KEYS_TWICE,
+            )
+        ),
+    )
 
     image: str = Field(
         default="",
@@ -96,6 +115,12 @@ class Engine(ApiModel):
         },
     )
 
+    api_key_secret_ref: SecretReference | None = Field(
+        default=None,
+        description="Secret whose key `apiKeys` holds the keys that clients may send, separated by commas. "
+        "Pods get it by name; the operator never reads it. Absent: anybody may ask.",
+    )
+
     @field_validator("args")
     @classmethod
     def _must_be_free(cls, args: tuple[str, ...]) -> tuple[str, ...]:
@@ -115,6 +140,12 @@ class Engine(ApiModel):
         if twice:
             raise InvalidSpec(f"spec.engine.env: each name may be there once, got {shortened(twice)} twice")
         return env
+
+    @model_validator(mode="after")
+    def _must_have_one_place_for_keys(self) -> Engine:
+        if self.api_key_secret_ref is not None and any(one.name == API_KEY_VARIABLE for one in self.env):
+            raise InvalidSpec(_KEYS_TWICE)
+        return self
 
 
 def _known_accelerator(name: str) -> str:

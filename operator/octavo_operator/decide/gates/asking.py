@@ -14,9 +14,6 @@ from octavo_operator.decide.target import Target
 from octavo_operator.decide.world import World
 from octavo_operator.desired.revision import Revision
 
-FLAG_API_KEY = "--api-key"
-API_KEY_VARIABLE = "OCTAVO_API_KEY"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
@@ -25,6 +22,8 @@ class Door:
     model: str
     port: int
     api_key: str = ""
+    locked: bool = False
+    """They ask for a key out of a Secret, which the operator does not read."""
 
 
 def candidate_of(world: World, target: Target) -> Revision | None:
@@ -68,11 +67,12 @@ def door_of(template: Mapping[str, Any], port: int) -> Door:
     engine = next(one for one in template["spec"]["containers"] if one["name"] == names.CONTAINER_ENGINE)
     args, env = engine.get("args", []), engine.get("env", [])
     told = {one["name"]: one.get("value", "") for one in env}
-    keys = _flag(args, FLAG_API_KEY) or told.get(API_KEY_VARIABLE, "")
+    keys = _flag(args, contract.FLAG_API_KEY) or told.get(contract.API_KEY_VARIABLE, "")
     return Door(
         model=_flag(args, contract.FLAG_SERVED_MODEL_NAME),
         port=port,
         api_key=keys.partition(",")[0].strip(),
+        locked=not keys and contract.API_KEY_VARIABLE in told,
     )
 
 

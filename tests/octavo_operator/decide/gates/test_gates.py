@@ -244,6 +244,13 @@ def test_engine_is_asked_by_the_words_of_its_own_template() -> None:
     assert door_of(make_revision(by_variable).template, 8000).api_key == "secret"
 
 
+def test_engine_whose_key_is_in_a_secret_is_not_asked_with_an_empty_one() -> None:
+    """An edit from a Secret to a quality gate waited for answers that the old engine refused with 401."""
+    door = door_of(make_revision(make_spec(engine={"apiKeySecretRef": {"name": "keys"}})).template, 8000)
+    assert door.locked
+    assert not door_of(make_revision().template, 8000).locked
+
+
 def test_nobody_is_asked_about_what_serves_was_given_up_or_is_suspended() -> None:
     target, revision = make_target(), make_revision()
     failed = FailedRollout(reason="X", message="x", terms=hash_terms(make_spec()), at=1)
