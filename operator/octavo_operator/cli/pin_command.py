@@ -21,6 +21,8 @@ from octavo_operator.cli.cluster import ClusterUnavailable, NotFound, add_cluste
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.hub_answers import hub_endpoint, resolve_words
 from octavo_operator.cli.program import report_errors
+from octavo_operator.cli.service_words import condition_of
+from octavo_operator.decide.conditions import MODEL_RESOLVED
 from octavo_operator.decide.edits import plan_pin
 
 DESCRIPTION = """\
@@ -66,9 +68,10 @@ def pin_of_service(options: argparse.Namespace) -> dict[str, Any]:
 
 def resolved_commit(body: Mapping[str, Any]) -> str:
     """Of the words that spec has now, not of those that it had before."""
-    model, words = body.get("status", {}).get("model"), body["spec"]["model"].get("revision", "main")
-    judged = body.get("status", {}).get("observedGeneration")
-    if not model or model["requestedRevision"] != words or judged != body["metadata"]["generation"]:
+    status, words = body.get("status", {}), body["spec"]["model"].get("revision", "main")
+    model, resolved = status.get("model"), condition_of(status, MODEL_RESOLVED)
+    is_latest = resolved.get("observedGeneration") == body["metadata"]["generation"]
+    if not model or resolved.get("status") != "True" or not is_latest:
         raise NotFound(f"the words {words!r} are not resolved yet; see `octavo status`")
     commit: str = model["resolvedRevision"]
     return commit

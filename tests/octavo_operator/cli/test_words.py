@@ -9,8 +9,9 @@ import pytest
 from kubernetes.client import ApiException
 
 from octavo.errors import OctavoError
-from octavo_operator.cli.cluster import answered
+from octavo_operator.cli.cluster import NotFound, answered
 from octavo_operator.cli.diff_command import changes_between, effect_on_pods, line_of
+from octavo_operator.cli.pin_command import resolved_commit
 from octavo_operator.cli.program import status_of
 from octavo_operator.cli.revisions import (
     HistoryLine,
@@ -184,6 +185,30 @@ def test_diff_tells_of_an_edit_that_mends_words_that_cannot_be_read() -> None:
     before = {"spec": {"model": {"uri": URI}, "template": {"spec": {"hostNetwork": True}}}}
     after = {"spec": {"model": {"uri": URI}}}
     assert "exchanged for those of a new revision" in effect_on_pods(before, after, [])
+
+
+def resolved_body(status: str, generation: int) -> dict[str, Any]:
+    condition = {"type": "ModelResolved", "status": status, "observedGeneration": generation}
+    model = {"requestedRevision": "main", "resolvedRevision": COMMIT}
+    return service_body({"observedGeneration": 2, "model": model, "conditions": [condition]})
+
+
+def test_pin_is_of_the_words_that_there_are() -> None:
+    assert resolved_commit(resolved_body("True", 2)) == COMMIT
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(resolved_body("True", 1), id="of an earlier edit"),
+        pytest.param(resolved_body("Unknown", 2), id="being looked up"),
+        pytest.param(service_body(), id="never visited"),
+    ],
+)
+def test_pin_is_none_while_the_words_are_not_resolved(body: dict[str, Any]) -> None:
+    """Another repository under the same branch got the commit of the one before."""
+    with pytest.raises(NotFound, match="octavo status"):
+        resolved_commit(body)
 
 
 def test_rollback_has_nowhere_to_go_when_nothing_else_was_good() -> None:
