@@ -177,7 +177,10 @@ class InferenceServiceStatus(ApiModel):
     selector: str | None = Field(
         default=None, max_length=300, description="Selects the pods that serve; read by autoscalers."
     )
-    model: ModelStatus | None = Field(default=None, description="Which weights the words stand for.")
+    model: ModelStatus | None = Field(
+        default=None,
+        description="Which weights the words stand for; while ModelResolved is not True, what they stood for before.",
+    )
     memory_plan: MemoryPlanStatus | None = Field(
         default=None, description="What each replica's memory is used for."
     )
