@@ -179,7 +179,8 @@ class InferenceServiceStatus(ApiModel):
     )
     model: ModelStatus | None = Field(
         default=None,
-        description="Which weights the words stand for; while ModelResolved is not True, what they stood for before.",
+        description="Which weights the words stand for; while ModelResolved is not True, what they stood for "
+        "before.",
     )
     memory_plan: MemoryPlanStatus | None = Field(
         default=None, description="What each replica's memory is used for."
