@@ -12,7 +12,7 @@ import yaml
 
 from octavo import engine_contract as contract
 from octavo_operator.api import names
-from octavo_operator.api.spec import InferenceServiceSpec
+from octavo_operator.api.spec import InferenceServiceSpec, ServiceLevelObjective
 from octavo_operator.decide.scaling import ScalingDecision
 from octavo_operator.shell.engine_page import HISTOGRAMS
 from octavo_operator.shell.scaling_page import PREFIX, RECOMMENDATIONS_PATH, TERMS, ScalingCollector
@@ -132,12 +132,22 @@ def test_recorded_name_is_the_one_that_the_autoscaler_reads() -> None:
     assert metric["external"]["metric"]["name"] in recorded()
 
 
-def test_bounds_of_the_rules_are_bounds_of_the_engine() -> None:
+def test_bounds_of_the_rules_are_the_engines_last_ones_within_the_default_objective() -> None:
     histogram = pytest.importorskip("octavo_engine.server.histogram")
-    known = {str(float(bound)) for bound in histogram.fine_bounds()}
-    named = {bound for text in expressions() for bound in re.findall(r'le="([^"]+)"', text)}
-    assert named
-    assert named <= known
+    slo = ServiceLevelObjective()
+    for name, limit in (
+        (contract.TTFT_SECONDS, slo.ttft_milliseconds / 1000),
+        (contract.TPOT_SECONDS, slo.tpot_milliseconds / 1000),
+    ):
+        bound = max(float(one) for one in histogram.fine_bounds() if float(one) <= limit)
+        selected = {
+            matcher
+            for text in expressions()
+            for one in selectors(text)
+            if one.name == f"{name}_bucket"
+            for matcher in one.matchers
+        }
+        assert selected == {("le", "=", str(bound))}
 
 
 def test_recommendations_are_asked_where_the_installation_answers() -> None:
