@@ -16,10 +16,12 @@ from octavo_operator.cli import (
     diff_command,
     history_command,
     pin_command,
+    render_command,
     rollback_command,
     status_command,
 )
-from tests.cluster.stage import PLURAL, REPO, Stage
+from octavo_operator.desired.difference import difference
+from tests.cluster.stage import PLURAL, REPO, Stage, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -30,6 +32,13 @@ COMMANDS = {
     "pin": pin_command.main,
     "diff": diff_command.main,
 }
+PLURALS = {
+    "Deployment": "deployments",
+    "ControllerRevision": "controllerrevisions",
+    "NetworkPolicy": "networkpolicies",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+}
+"""Kinds of which each revision has one, and that do not change once it serves."""
 
 
 class Person:
@@ -264,3 +273,29 @@ def test_diff_names_the_namespace_that_is_not_there(stage: Stage, person: Person
     path.write_text(yaml.safe_dump(service_of("main")))
     code, text = person.run("diff", "-f", str(path), "-n", "absent")
     assert (code, 'namespaces "absent" not found' in text) == (5, True), text
+
+
+@pytest.mark.parametrize("policy", ["ResolveOnce", "Track"])
+def test_render_prints_what_the_operator_then_makes(
+    stage: Stage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    policy: str,
+) -> None:
+    commit = stage.add_commit("one")
+    path = tmp_path / "service.yaml"
+    model = {"uri": f"hf://{REPO}", "revisionPolicy": policy}
+    path.write_text(yaml.safe_dump(service_of("main", model=model)))
+    monkeypatch.setenv("HF_ENDPOINT", stage.hub.endpoint)
+    flags = ("-f", str(path), "-n", stage.namespace, "--engine-image", stage.engine_image, "--output", "json")
+    assert render_command.main(flags) == 0
+    rendered = {one["kind"]: one for one in json.loads(capsys.readouterr().out)}
+
+    stage.serve(commit, model=model)
+    for kind, plural in PLURALS.items():
+        made = wait_for(lambda plural=plural: stage.list(plural, "octavo.dev/revision"), f"the {kind}")
+        wanted = rendered[kind]
+        wanted["metadata"].pop("annotations", None)
+        found = {**made[0], "kind": kind, "apiVersion": wanted["apiVersion"]}
+        assert (len(made), difference(wanted, found)) == (1, None), kind

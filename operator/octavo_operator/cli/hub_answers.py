@@ -11,6 +11,7 @@ from octavo_operator.api.spec import ModelSource
 from octavo_operator.decide.pinning import is_on_hub, repository_of
 from octavo_operator.decide.target import Refusal
 from octavo_operator.shell.hub import Hub, parse_object
+from octavo_operator.shell.hub_manifest import Manifest, Manifests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,5 +48,14 @@ async def look_up(endpoint: str, model: ModelSource) -> ModelAtHub | Refusal:
         return (
             config if isinstance(config, Refusal) else ModelAtHub(commit=commit, config=parse_object(config))
         )
+    finally:
+        await hub.close()
+
+
+async def look_up_files(endpoint: str, uri: str, commit: str) -> Manifest | Refusal:
+    """What stands for the commit's files, which every pod is told."""
+    hub = Hub(endpoint)
+    try:
+        return await Manifests(hub).read(repository_of(uri), commit)
     finally:
         await hub.close()

@@ -24,12 +24,12 @@ from octavo.model_source import is_commit_of, parse_model_uri
 from octavo_operator.api.spec import ModelSource
 from octavo_operator.cli.cluster import ClusterUnavailable
 from octavo_operator.cli.exit_statuses import OK
-from octavo_operator.cli.hub_answers import ModelAtHub, hub_endpoint, look_up
+from octavo_operator.cli.hub_answers import ModelAtHub, hub_endpoint, look_up, look_up_files
 from octavo_operator.cli.program import report_errors
 from octavo_operator.cli.service_file import add_file_option, read_service_file, refuse_slips
 from octavo_operator.decide.conditions import format_time
 from octavo_operator.decide.next_state import decide_next_state
-from octavo_operator.decide.pinning import refuse_words
+from octavo_operator.decide.pinning import is_on_hub, is_tracked, refuse_words
 from octavo_operator.decide.revising import build_revision
 from octavo_operator.decide.rollout.values import GateFacts
 from octavo_operator.decide.scaling import ScalingDecision, decide_fixed_replicas
@@ -39,11 +39,16 @@ from octavo_operator.decide.target import Refusal, Target
 from octavo_operator.decide.world import Children, World, parse_world
 from octavo_operator.desired.metadata import Manifest
 from octavo_operator.desired.pins import Pin
+from octavo_operator.shell.hub_manifest import Manifest as Files
 
 DESCRIPTION: Final = """\
 Every object that the operator would make for an InferenceService, as YAML.
-Without --model-config the hub is asked (HF_ENDPOINT).
+Without --model-config the hub is asked (HF_ENDPOINT). With it the digest of the model's files is not known,
+and pods are shown without the flag that names it.
 Exit status: 0 rendered, 1 refused: it cannot be served so, 2 bad input, 4 no answer of the hub."""
+
+
+NO_FILES: Final = Files(digest="", size_bytes=0)
 
 
 class ServiceRefused(OctavoError):
@@ -79,7 +84,9 @@ def main(argv: Sequence[str]) -> int:
     now = datetime.now(UTC)
     world = read_world(options)
     try:
-        manifests = render(world, read_model(options, world.spec.model), options.engine_image, now=now)
+        model = read_model(options, world.spec.model)
+        files = read_files(options, world.spec.model, model.commit)
+        manifests = render(world, model, options.engine_image, files=files, now=now)
     except ServiceRefused as refused:
         print(f"octavo render: {refused}", file=sys.stderr)
         return DOES_NOT_FIT
@@ -117,6 +124,18 @@ def read_model(options: argparse.Namespace, model: ModelSource) -> ModelAtHub:
     return ModelAtHub(commit=commit, config=read_config(options.model_config))
 
 
+def read_files(options: argparse.Namespace, model: ModelSource, commit: str) -> Files:
+    """Unknown without a hub; of a folder or an image the commit itself stands for them."""
+    if not is_on_hub(model.uri):
+        return Files(digest=commit, size_bytes=0)
+    if options.model_config is not None:
+        return NO_FILES
+    answer = asyncio.run(look_up_files(hub_endpoint(), model.uri, commit))
+    if isinstance(answer, Refusal):
+        raise ClusterUnavailable(answer.message)
+    return answer
+
+
 def read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -127,7 +146,9 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime) -> list[Manifest]:
+def render(
+    world: World, model: ModelAtHub, engine_image: str, *, files: Files, now: datetime
+) -> list[Manifest]:
     """What a first pass makes, and what is added once the revision serves.
 
     Raises ServiceRefused with the operator's own words.
@@ -139,6 +160,9 @@ def render(world: World, model: ModelAtHub, engine_image: str, *, now: datetime)
         refresh_token=source.refresh_token,
         commit=model.commit,
         resolved_at=format_time(now),
+        tracked=is_tracked(source),
+        manifest_digest=files.digest,
+        size_bytes=files.size_bytes,
     )
     plan = refuse_words(source, pin) or plan_revision(world.spec, model.config)
     if isinstance(plan, Refusal):
