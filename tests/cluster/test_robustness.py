@@ -122,6 +122,23 @@ def test_services_of_one_name_in_two_namespaces_do_not_meet(make_stage: Callable
         time.sleep(2)
 
 
+def test_namespace_that_is_deleted_is_refused_once_and_left_alone(make_stage: Callable[..., Stage]) -> None:
+    """Each child that went woke the operator, which tried to make it again: a dozen refusals in seconds."""
+    one, other = make_stage(everywhere=True), make_stage()
+    commit = one.add_commit("first")
+    one.start_operator()
+    other.apply(model=at(commit), replicas=2)
+    other.make_ready(other.wait_pods(commit, 2))
+    wait_all_ready(other, 2)
+
+    other.cluster.kubectl("delete", "namespace", other.namespace, "--timeout=60s")
+
+    refused = [request for request in one.asked() if request.code == 403]
+    assert len(refused) <= 1, refused
+    assert "Traceback" not in one.log()
+    assert "is being terminated" not in one.log()
+
+
 # Wiped ------------------------------------------------------------------------------------------------
 def test_status_that_was_wiped_is_written_again_and_no_pod_is_restarted(stage: Stage) -> None:
     commit = stage.add_commit("first")

@@ -178,18 +178,14 @@ class Kube:
                 raise
 
     async def tell(self, owner: Owner, draft: EventDraft, *, now: datetime) -> None:
-        """Post a Kubernetes Event; one that cannot be posted is only logged."""
+        """Post a Kubernetes Event; one that is refused is only logged, unless all is in vain (ApiRefused)."""
         body = build_event(owner, draft, now=now)
         try:
             await self._request("POST", EVENTS.path(owner.namespace), body=body)
         except (ApiRefused, ApiUnreachable) as error:
-            in_vain = isinstance(error, ApiRefused) and error.in_vain
-            logger.log(
-                logging.DEBUG if in_vain else logging.WARNING,
-                "event %s was refused: %s",
-                draft.reason,
-                error,
-            )
+            if isinstance(error, ApiRefused) and error.in_vain:
+                raise
+            logger.warning("event %s was refused: %s", draft.reason, error)
 
     async def serves(self, kind: Kind) -> bool:
         try:

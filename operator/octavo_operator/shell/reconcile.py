@@ -27,7 +27,7 @@ from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.gatekeeper import Gatekeeper
 from octavo_operator.shell.kinds import INFERENCE_SERVICES, KINDS_BY_NAME, OPTIONAL_KINDS, Kind
-from octavo_operator.shell.kube import ApiRefused, Kube
+from octavo_operator.shell.kube import NAMESPACE_TERMINATING, ApiRefused, Kube
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.scouts import Scouts, with_scouting
 from octavo_operator.shell.served import ServedKinds
@@ -76,7 +76,7 @@ class ChildRefused(Exception):
 
 
 class Reconciler:
-    """Holds what a pass needs; keeps no state of its own about any object."""
+    """Holds what a pass needs; of an object it keeps nothing but that its namespace is being deleted."""
 
     def __init__(
         self,
@@ -108,19 +108,45 @@ class Reconciler:
         self._meters = meters
         self._hub_endpoint = hub_endpoint
         self._clock = clock
+        self._doomed: dict[Key, str] = {}
+        """Uids of services whose namespaces are being deleted."""
 
     async def reconcile(self, key: Key) -> Pass | None:
         """None when there is nothing to look after (any more): owner references see to the rest."""
         body = self._cache.service(key)
         if body is None or "deletionTimestamp" in body["metadata"]:
-            self._autoscaler.forget(key)
-            self._reports.forget(key)
-            self._gatekeeper.forget(key)
-            self._upstream.forget(key)
-            self._scouts.forget(key)
-            self._progress.forget(key)
+            self._forget(key)
+            self._doomed.pop(key, None)
             return None
         now, owner = self._clock(), parse_owner(body)
+        if self._doomed.get(key) == owner.uid:
+            return Pass()
+        try:
+            return await self._reconcile_body(key, body, owner, now=now)
+        except ApiRefused as refused:
+            if not refused.in_vain:
+                raise
+            self._give_up(key, owner)
+            return Pass()
+
+    def _forget(self, key: Key) -> None:
+        self._autoscaler.forget(key)
+        self._reports.forget(key)
+        self._gatekeeper.forget(key)
+        self._upstream.forget(key)
+        self._scouts.forget(key)
+        self._progress.forget(key)
+
+    def _give_up(self, key: Key, owner: Owner) -> None:
+        """Nobody can take it back that a namespace is deleted; each child that goes would wake us in vain."""
+        self._forget(key)
+        self._doomed[key] = owner.uid
+        place = {"namespace": key[0], "service": key[1], "reason": NAMESPACE_TERMINATING}
+        logger.info("the namespace is being deleted: nothing is made in it any more", extra=place)
+
+    async def _reconcile_body(
+        self, key: Key, body: Mapping[str, Any], owner: Owner, *, now: datetime
+    ) -> Pass:
         children = self._cache.children(key, owner.uid)
         try:
             world = parse_world(body, children)

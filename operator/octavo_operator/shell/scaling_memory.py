@@ -51,6 +51,8 @@ class MemoryWriter:
         try:
             await self._store(world, text)
         except (ApiRefused, ApiUnreachable) as error:
+            if isinstance(error, ApiRefused) and error.in_vain:
+                return
             place = {"namespace": key[0], "service": key[1]}
             logger.warning("the scaling memory could not be stored: %s", error, extra=place)
 

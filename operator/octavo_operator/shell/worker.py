@@ -66,9 +66,6 @@ class Workers:
         try:
             outcome = await self._reconciler.reconcile(key)
         except (ApiRefused, ApiUnreachable) as error:
-            if isinstance(error, ApiRefused) and error.in_vain:
-                self._schedule(key, Pass())
-                return
             self._meters.passes.labels("refused").inc()
             place = {"namespace": key[0], "service": key[1], "seconds": round(self._queue.retry(key), 1)}
             logger.warning("the API server did not do it: %s", error, extra=place)

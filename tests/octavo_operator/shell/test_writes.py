@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,12 +17,12 @@ from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.fetch_progress import FetchProgress
 from octavo_operator.shell.hub import Hub
 from octavo_operator.shell.hub_manifest import Manifests
-from octavo_operator.shell.kinds import SERVICES
+from octavo_operator.shell.kinds import INFERENCE_SERVICES, SERVICES
 from octavo_operator.shell.kube import ApiRefused, Kube, cut_bytes, read_refusal
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
 from octavo_operator.shell.queue import WorkQueue
-from octavo_operator.shell.reconcile import ChildRefused, Reconciler, again_after
+from octavo_operator.shell.reconcile import ChildRefused, Pass, Reconciler, again_after
 from octavo_operator.shell.resolver_pods import ResolverPods
 from octavo_operator.shell.scaling_memory import MemoryWriter
 from octavo_operator.shell.scouts import Scouts
@@ -32,6 +33,7 @@ from octavo_operator.shell.targets import Targets
 from tests.octavo_operator.builders import NOW, OWNER
 from tests.octavo_operator.shell.asking import make_upstream
 
+ValueT = TypeVar("ValueT")
 SERVICE = build_service(OWNER, port=8000, serving="aaa")
 
 
@@ -66,8 +68,11 @@ class FakeKube(Kube):
 
 def write_once(kube: FakeKube, cache: Cache) -> bool:
     """True if another pass is to follow at once."""
+    return with_reconciler(kube, cache, lambda reconciler: reconciler._apply(SERVICE))
 
-    async def run() -> bool:
+
+def with_reconciler(kube: Kube, cache: Cache, script: Callable[[Reconciler], Awaitable[ValueT]]) -> ValueT:
+    async def run() -> ValueT:
         hub, scraper, meters = Hub("http://hub.test"), Scraper(clock=lambda: 0.0), Meters()
         settings, upstream = read_settings({"OCTAVO_ENGINE_IMAGE": "engine:1"}), make_upstream(hub.resolve)
         pods = ResolverPods(kube=kube, cache=cache, meters=meters)
@@ -94,7 +99,7 @@ def write_once(kube: FakeKube, cache: Cache) -> bool:
             clock=lambda: NOW,
         )
         try:
-            return await reconciler._apply(SERVICE)
+            return await script(reconciler)
         finally:
             await hub.close()
             await scraper.close()
@@ -165,3 +170,48 @@ def test_api_server_out_of_order_does_not_make_a_service_unready(status: int, me
 @pytest.mark.parametrize("text", ["×" * 2000, "a" + "é" * 2000, "\ud800" * 2000])
 def test_event_message_fits_in_bytes(text: str) -> None:
     assert 1020 < len(cut_bytes(text, 1024).encode()) <= 1024
+
+
+class Doomed(Kube):
+    """An API server with a namespace that is being deleted."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+
+    async def _request(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+        if method == "GET":
+            raise ApiRefused(404, "not found")
+        if path.endswith("/status"):
+            return {**BODY, "status": {}}
+        self.refused += 1
+        raise ApiRefused(403, "it is being terminated", frozenset({"NamespaceTerminating"}))
+
+
+BODY: dict[str, Any] = {
+    "metadata": {
+        "namespace": OWNER.namespace,
+        "name": OWNER.name,
+        "uid": OWNER.uid,
+        "generation": 1,
+        "resourceVersion": "1",
+    },
+    "spec": {"model": {"uri": "pvc://models/tiny"}},
+}
+
+
+def test_namespace_that_is_being_deleted_is_told_once_and_then_left_alone() -> None:
+    """Each child that went with it woke the operator, which tried to make it again: a dozen refusals."""
+    kube, cache = Doomed(), Cache()
+    cache.put(INFERENCE_SERVICES, BODY)
+    key = (OWNER.namespace, OWNER.name)
+
+    async def many(reconciler: Reconciler) -> None:
+        for _ in range(10):
+            assert await reconciler.reconcile(key) == Pass()
+        assert kube.refused == 1
+        reborn = {**BODY, "metadata": {**BODY["metadata"], "uid": "another", "resourceVersion": "2"}}
+        cache.put(INFERENCE_SERVICES, reborn)
+        await reconciler.reconcile(key)
+        assert kube.refused == 2, "a namespace of the same name is another one"
+
+    with_reconciler(kube, cache, many)
