@@ -16,6 +16,7 @@ import kopf
 from octavo.errors import InvalidSpec
 from octavo_operator.shell.autoscaler import Autoscaler
 from octavo_operator.shell.cache import Cache, Key
+from octavo_operator.shell.child_watch import ChildWatch
 from octavo_operator.shell.engine_reports import EngineReports
 from octavo_operator.shell.engines import Engines
 from octavo_operator.shell.fetch_progress import FetchProgress
@@ -28,7 +29,6 @@ from octavo_operator.shell.leadership import Leadership, lead
 from octavo_operator.shell.logs import configure_logs
 from octavo_operator.shell.lookup import Lookup
 from octavo_operator.shell.meters import Meters
-from octavo_operator.shell.optional_watch import OptionalWatch
 from octavo_operator.shell.probe_runs import ProbeRuns
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.reconcile import Reconciler
@@ -83,17 +83,21 @@ async def run(settings: Settings) -> None:
     meters.serve(settings.metrics_address, autoscaler.published)
     namespace = settings.watch_namespace
     resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
-    optional = OptionalWatch(kube=kube, cache=cache, queue=queue, served=served, namespace=namespace)
+    children = ChildWatch(
+        kube=kube, cache=cache, queue=queue, served=served, namespace=namespace, on_listed=resync.ask
+    )
     registry = build_registry(cache, queue, on_listed=resync.ask)
-    leadership = build_leadership(settings, kube)
+    leadership = build_leadership(settings, kube.apart())
     background: list[asyncio.Task[None]] = []
 
     def act() -> None:
         workers.start()
-        background.extend(asyncio.create_task(one.run()) for one in (resync, optional, upstream))
+        background.extend(asyncio.create_task(one.run()) for one in (resync, upstream))
 
     async def start(**_: object) -> None:
         await wait_for_definition(kube)
+        background.append(asyncio.create_task(children.run()))
+        await children.wait_listed()
         background.append(asyncio.create_task(lead(leadership, act, end=end_now)))
 
     async def stop(**_: object) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -26,6 +27,10 @@ METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 """Asks for the metadata of listed objects alone."""
 REQUEST_TIMEOUT_SECONDS: Final = 30
 WATCH_SECONDS: Final = 300
+SILENT_SECONDS: Final = 90
+"""Without as much as a bookmark, after which the connection is taken for lost."""
+PAGE_OBJECTS: Final = 100
+"""Listed at once: with all that a pod says of itself, one page is about a megabyte of text."""
 MAX_EVENT_MESSAGE: Final = 1024
 """Bytes; longer ones are refused by the API server."""
 PASSING_STATUSES: Final = (401, 409, 429)
@@ -39,6 +44,15 @@ NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 Body = dict[str, Any]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Part of a listing."""
+
+    items: list[Body]
+    version: str
+    """Of the whole listing: a watch goes on from there."""
 
 
 class ApiUnreachable(Exception):
@@ -148,11 +162,24 @@ class Kube:
             if refused.status != 404:
                 raise
 
-    async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> list[Body]:
-        """Bodies without spec and status; of all namespaces if none is named."""
-        query = {"labelSelector": selector} if selector else {}
-        answer = await self._request("GET", kind.path(namespace), query=query, accept=METADATA_LIST)
-        return list(answer.get("items") or ())
+    async def list_all(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        """Page by page, of all namespaces if none is named."""
+        async for page in self._pages(kind, namespace, selector, accept=JSON_CONTENT_TYPE):
+            yield page
+
+    async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        """Likewise, bodies without spec and status."""
+        async for page in self._pages(kind, namespace, selector, accept=METADATA_LIST):
+            yield page
+
+    async def _pages(self, kind: Kind, namespace: str, selector: str, *, accept: str) -> AsyncIterator[Page]:
+        query = {"limit": str(PAGE_OBJECTS), **({"labelSelector": selector} if selector else {})}
+        more: str | None = ""
+        while more is not None:
+            step = {**query, "continue": more} if more else query
+            answer = await self._request("GET", kind.path(namespace), query=step, accept=accept)
+            more = answer["metadata"].get("continue") or None
+            yield Page(items=answer.get("items") or [], version=answer["metadata"]["resourceVersion"])
 
     async def read_listed(self, kind: Kind, namespace: str, name: str, *, selector: str) -> Body | None:
         """With the right to list alone, which is all that we have on kinds that we never write."""
@@ -196,17 +223,27 @@ class Kube:
             raise
         return any(one.get("name") == kind.plural for one in answer.get("resources") or ())
 
-    async def watch(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[tuple[str, Body]]:
-        """All that is there as ADDED, then what changes, until the API server ends it after some minutes."""
-        query = {"watch": "true", "labelSelector": selector, "timeoutSeconds": str(WATCH_SECONDS)}
+    async def watch(
+        self, kind: Kind, namespace: str, selector: str, *, version: str
+    ) -> AsyncIterator[tuple[str, Body]]:
+        """What has changed since then, and a BOOKMARK every minute, until the API server ends it."""
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
         call = await self._serialize("GET", kind.path(namespace), query=query)
-        timeout = aiohttp.ClientTimeout(total=WATCH_SECONDS + REQUEST_TIMEOUT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENT_SECONDS)
         try:
             response = await self._api.call_api(*call, _request_timeout=timeout)
             if response.status != HTTPStatus.OK:
                 raise read_refusal(response.status, await response.read())
             async for line in read_lines(response.response.content.iter_any()):
                 yield read_event(json.loads(line))
+        except aiohttp.SocketTimeoutError:
+            logger.debug("the watch on %s is silent", kind.name)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise ApiUnreachable(f"{type(error).__name__}: {error}".rstrip(": ")) from error
 

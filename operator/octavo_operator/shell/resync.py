@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-from octavo_operator.shell.cache import Body, Cache, Key, key_of, uid_of, version_of
+from octavo_operator.shell.cache import Body, Cache, Key, Mark, key_of, mark_of
+from octavo_operator.shell.child_watch import CHILD_SELECTOR
 from octavo_operator.shell.kinds import CHILD_KINDS, INFERENCE_SERVICES, Kind
 from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube
 from octavo_operator.shell.queue import WorkQueue
-from octavo_operator.shell.watch import CHILD_SELECTOR
 
 INTERVAL_SECONDS: Final = 300.0
 RETRY_SECONDS: Final = 10.0
@@ -73,37 +73,39 @@ class Resync:
     async def compare(self, kind: Kind) -> None:
         """Only what the watches have not told some moments later is mended."""
         selector = "" if kind is INFERENCE_SERVICES else CHILD_SELECTOR
-        before = by_place(self._cache.bodies(kind))
-        listed = by_place(await self._kube.list_metadata(kind, self._namespace, selector))
+        before = self._cache.marks(kind)
+        listed = await self._read_marks(kind, selector)
         places = before.keys() | listed.keys()
-        suspects = [place for place in places if not is_same(before.get(place), listed.get(place))]
+        suspects = [place for place in places if before.get(place) != listed.get(place)]
         if suspects:
             await asyncio.sleep(SETTLE_SECONDS)
         for place in suspects:
-            if self._cache.find(kind, *place) is before.get(place):
+            if self._cache.mark(kind, *place) == before.get(place):
                 await self._mend(kind, place, selector)
+
+    async def _read_marks(self, kind: Kind, selector: str) -> dict[Key, Mark]:
+        """As the API server has it, by namespace and name."""
+        marks: dict[Key, Mark] = {}
+        async for page in self._kube.list_metadata(kind, self._namespace, selector):
+            marks.update((place_of(body), mark_of(body)) for body in page.items)
+        return marks
 
     async def _mend(self, kind: Kind, place: Key, selector: str) -> None:
         """Take what is there now, even if its version is lower: a restored etcd counts from behind."""
-        known = self._cache.find(kind, *place)
+        known = self._cache.mark(kind, *place)
         there = await self._kube.read_listed(kind, *place, selector=selector)
-        if self._cache.find(kind, *place) is not known or is_same(known, there):
+        found = mark_of(there) if there is not None else None
+        if self._cache.mark(kind, *place) != known or found == known:
             return
         logger.info("no watch told of a change to %s %s/%s", kind.name, *place)
-        self._cache.forget(kind, *place)
+        keys = [self._cache.forget(kind, *place)]
         if there is not None:
             self._cache.put(kind, there)
-        for body in (known, there):
-            if body is not None:
-                self._queue.add(key_of(kind, body))
+            keys.append(key_of(kind, there))
+        for key in keys:
+            if key is not None:
+                self._queue.add(key)
 
 
-def by_place(bodies: Iterable[Body]) -> dict[Key, Body]:
-    """By namespace and name."""
-    return {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
-
-
-def is_same(known: Body | None, there: Body | None) -> bool:
-    if known is None or there is None:
-        return known is there
-    return (uid_of(known), version_of(known)) == (uid_of(there), version_of(there))
+def place_of(body: Body) -> Key:
+    return body["metadata"]["namespace"], body["metadata"]["name"]

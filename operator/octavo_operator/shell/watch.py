@@ -1,24 +1,26 @@
-"""kopf, at its lowest level: watches fill the cache and put keys on our queue; nothing is written by it.
+"""kopf, at its lowest level: its watch on our own kind fills the cache and puts keys on our queue.
 
-kopf calls index functions for all that is listed before it calls any event function, so that the first
-pass sees every child. Deletions reach event functions only, and none at all that happen while a watch is
-broken for so long that it must list anew: then the cache is compared with the API server (`resync`).
+Nothing is written by it. Deletions that happen while a watch is broken for so long that it must list anew
+reach no function at all: then the cache is compared with the API server (`resync`). Children have a watch of
+their own (`child_watch`), which is done listing before kopf begins.
 
-The functions are coroutines because kopf runs others in threads, and cache and queue belong to the loop.
+The function is a coroutine because kopf runs others in threads, and cache and queue belong to the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import kopf
 
-from octavo_operator.api import names
 from octavo_operator.shell.cache import Cache, Key, key_of
-from octavo_operator.shell.kinds import CHILD_KINDS, INFERENCE_SERVICES, Kind
+from octavo_operator.shell.kinds import INFERENCE_SERVICES
+from octavo_operator.shell.kube import PAGE_OBJECTS
 from octavo_operator.shell.queue import WorkQueue
 
-CHILD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+IDLE_SECONDS: Final = 0.5
+"""After which kopf lets go of a body that it told us of; by default it keeps it for five seconds."""
 
 
 def build_registry(
@@ -27,33 +29,21 @@ def build_registry(
     """`on_listed` is called for each object that comes from a listing: at the start, or after a gap."""
     registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(log_in)
-    for kind in (INFERENCE_SERVICES, *CHILD_KINDS):
-        watch_kind(registry, kind, cache, queue, on_listed)
-    return registry
 
-
-def watch_kind(
-    registry: kopf.OperatorRegistry,
-    kind: Kind,
-    cache: Cache,
-    queue: WorkQueue[Key],
-    on_listed: Callable[[], None],
-) -> None:
-    selector = (kind.group, kind.version, kind.plural) if kind.group else (kind.version, kind.plural)
-
-    async def remember(body: kopf.Body, **_: object) -> None:
-        moved_from = cache.put(kind, dict(body))
-        if moved_from is not None:
-            queue.add(moved_from)
-
-    async def enqueue(event: kopf.RawEvent, body: kopf.Body, **_: object) -> None:
+    async def take(event: kopf.RawEvent, **_: object) -> None:
+        body = event["object"]
         if event["type"] is None:
             on_listed()
-        dropped_from = cache.drop(kind, dict(body)) if event["type"] == "DELETED" else None
-        queue.add(dropped_from or key_of(kind, body))
+        if event["type"] == "DELETED":
+            cache.drop(INFERENCE_SERVICES, body)
+        else:
+            cache.put(INFERENCE_SERVICES, body)
+        # Of a body that is known as well: an answer to a write of status may have brought an edit of spec.
+        queue.add(key_of(INFERENCE_SERVICES, body))
 
-    kopf.index(*selector, registry=registry, id=f"cache-{kind.plural}")(remember)
-    kopf.on.event(*selector, registry=registry, id=f"enqueue-{kind.plural}")(enqueue)
+    kind = INFERENCE_SERVICES
+    kopf.on.event(kind.group, kind.version, kind.plural, registry=registry)(take)
+    return registry
 
 
 def log_in(**kwargs: object) -> kopf.ConnectionInfo | None:
@@ -66,6 +56,6 @@ def build_kopf_settings() -> kopf.OperatorSettings:
     settings.scanning.disabled = True
     settings.posting.enabled = False
     settings.peering.standalone = True
-    for kind in CHILD_KINDS:
-        settings.watching.label_selectors[kind.group, kind.plural] = CHILD_SELECTOR
+    settings.queueing.idle_timeout = IDLE_SECONDS
+    settings.watching.chunk_size = PAGE_OBJECTS
     return settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from octavo_operator.shell import resync
 from octavo_operator.shell.cache import Cache, Key
 from octavo_operator.shell.kinds import DEPLOYMENTS, INFERENCE_SERVICES, Kind
-from octavo_operator.shell.kube import Kube
+from octavo_operator.shell.kube import Kube, Page
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.resync import Resync
 from tests.octavo_operator.builders import OWNER
@@ -37,11 +38,13 @@ class FakeKube(Kube):
         self.bodies = {one["metadata"]["name"]: one for one in bodies}
         self.meanwhile: list[Any] = []
 
-    async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> list[dict[str, Any]]:
+    async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        """Each on a page of its own."""
         listed = list(self.bodies.values()) if kind is DEPLOYMENTS else []
         for happen in self.meanwhile:
             happen()
-        return listed
+        for one in listed:
+            yield Page(items=[one], version="1")
 
     async def read_listed(
         self, kind: Kind, namespace: str, name: str, *, selector: str

@@ -1,4 +1,4 @@
-"""The watch on other projects' kinds: what it takes, what it drops, how it begins anew."""
+"""The watch on children: what it takes, what it drops, how it goes on and begins anew."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from octavo_operator.shell.cache import Cache, Key
-from octavo_operator.shell.kinds import HTTP_ROUTES, INFERENCE_SERVICES, Kind
-from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, read_event, read_lines
-from octavo_operator.shell.optional_watch import OptionalWatch
+from octavo_operator.shell.child_watch import ChildWatch
+from octavo_operator.shell.kinds import DEPLOYMENTS, HTTP_ROUTES, INFERENCE_SERVICES, Kind
+from octavo_operator.shell.kube import ApiRefused, ApiUnreachable, Kube, Page, read_event, read_lines
 from octavo_operator.shell.queue import WorkQueue
 from octavo_operator.shell.served import ServedKinds
 
@@ -30,34 +30,51 @@ def route(version: int, service: str = "chat") -> dict[str, Any]:
     }
 
 
-class Enough(Exception):
-    """The scene has been played."""
-
-
 class FakeKube(Kube):
-    """One watch after the other: events, then the exception that ends it."""
+    """Has one kind only: a listing, then one watch after the other, events and the exception that ends it."""
 
-    def __init__(self, *watches: list[Any]) -> None:
+    def __init__(self, *watches: list[Any], kind: Kind = HTTP_ROUTES) -> None:
+        self.kind = kind
         self.watches = list(watches)
+        self.listed: list[list[dict[str, Any]]] = []
         self.served = {HTTP_ROUTES}
+        self.asked: list[str] = []
 
     async def serves(self, kind: Kind) -> bool:
         return kind in self.served
 
-    async def watch(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[tuple[str, Any]]:
+    async def list_all(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        if kind is self.kind:
+            self.asked.append("list")
+        for number, items in enumerate(self.listed if kind is self.kind else [[]]):
+            yield Page(items=items, version=str(10 + number))
+        if not self.listed:
+            yield Page(items=[], version="0")
+
+    async def watch(
+        self, kind: Kind, namespace: str, selector: str, *, version: str
+    ) -> AsyncIterator[tuple[str, Any]]:
+        if kind is not self.kind:
+            await asyncio.Event().wait()
         if not self.watches:
             raise Enough
+        self.asked.append(version)
         for event in self.watches.pop(0):
             if isinstance(event, Exception):
                 raise event
             yield event
 
 
+class Enough(BaseException):
+    """The scene has been played."""
+
+
 class Scene:
-    def __init__(self, *watches: list[Any]) -> None:
-        self.kube, self.cache = FakeKube(*watches), Cache()
+    def __init__(self, *watches: list[Any], kind: Kind = HTTP_ROUTES) -> None:
+        self.kube, self.cache = FakeKube(*watches, kind=kind), Cache()
         self.served = ServedKinds(self.kube)
         self.pauses = 0
+        self.num_listed = 0
         self.keys: list[Key] = []
 
     def play(self) -> None:
@@ -67,13 +84,23 @@ class Scene:
                 raise Enough
             await asyncio.sleep(0)
 
+        def on_listed() -> None:
+            self.num_listed += 1
+
         async def run() -> None:
             queue: WorkQueue[Key] = WorkQueue(draw_jitter=lambda: 0.0)
-            watch = OptionalWatch(
-                kube=self.kube, cache=self.cache, queue=queue, served=self.served, namespace="", pause=pause
+            watch = ChildWatch(
+                kube=self.kube,
+                cache=self.cache,
+                queue=queue,
+                served=self.served,
+                namespace="",
+                on_listed=on_listed,
+                pause=pause,
             )
-            with pytest.raises(Enough):
+            with pytest.raises(BaseExceptionGroup):
                 await watch.run()
+            await asyncio.wait_for(watch.wait_listed(), timeout=1)
             self.keys = [await queue.take() for _ in range(queue.depth())]
 
         asyncio.run(run())
@@ -100,6 +127,36 @@ def test_new_watch_that_tells_what_is_known_wakes_nobody() -> None:
     scene.cache.put(HTTP_ROUTES, route(1))
     scene.play()
     assert scene.keys == []
+
+
+def test_all_pages_of_a_listing_are_taken_and_the_watch_goes_on_from_the_first() -> None:
+    scene = Scene([], kind=DEPLOYMENTS)
+    scene.kube.listed = [[route(1)], [route(2) | {"metadata": route(2)["metadata"] | {"name": "other"}}]]
+    scene.play()
+    assert scene.cache.size() == 2
+    assert scene.kube.asked[:2] == ["list", "10"]
+
+
+def test_watch_that_ends_goes_on_where_it_was_and_lists_nothing_again() -> None:
+    bookmark = ("BOOKMARK", {"metadata": {"resourceVersion": "77"}})
+    scene = Scene([("ADDED", route(50)), bookmark], [], kind=DEPLOYMENTS)
+    scene.play()
+    assert scene.kube.asked == ["list", "0", "77"]
+    assert scene.cache.size() == 1
+
+
+def test_what_was_deleted_before_a_new_listing_is_asked_for() -> None:
+    """It is in no listing: the cache has to be compared."""
+    scene = Scene([ApiRefused(410, "too old")], [], kind=DEPLOYMENTS)
+    scene.play()
+    assert scene.kube.asked == ["list", "0", "list", "0"]
+    assert scene.num_listed >= 2
+
+
+def test_event_that_makes_no_sense_does_not_leave_the_operator_deaf() -> None:
+    scene = Scene([("ADDED", {"metadata": {}})], [("ADDED", route(1))], kind=DEPLOYMENTS)
+    scene.play()
+    assert scene.keys == [KEY]
 
 
 def test_object_that_changes_hands_wakes_both_owners() -> None:
