@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -26,6 +27,8 @@ JSON_CONTENT_TYPE: Final = "application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 """Asks for the metadata of listed objects alone."""
 REQUEST_TIMEOUT_SECONDS: Final = 30
+MOST_AT_ONCE: Final = 32
+"""Requests under way: more would not be answered sooner, but later than we wait for them."""
 WATCH_SECONDS: Final = 300
 SILENT_SECONDS: Final = 90
 """Without as much as a bookmark, after which the connection is taken for lost."""
@@ -102,6 +105,7 @@ class Kube:
 
     def __init__(self, api: client.ApiClient) -> None:
         self._api = api
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def close(self) -> None:
         await self._api.close()
@@ -281,8 +285,9 @@ class Kube:
             method, path, body=body, query=query, content_type=content_type, accept=accept
         )
         try:
-            response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
-            data = await response.read()
+            async with self._places:
+                response = await self._api.call_api(*call, _request_timeout=REQUEST_TIMEOUT_SECONDS)
+                data = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ApiUnreachable(f"{type(error).__name__}: {error}".rstrip(": ")) from error
         if not 200 <= response.status <= 299:
