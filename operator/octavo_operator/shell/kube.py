@@ -34,6 +34,8 @@ SILENT_SECONDS: Final = 90
 """Without as much as a bookmark, after which the connection is taken for lost."""
 PAGE_OBJECTS: Final = 100
 """Listed at once: with all that a pod says of itself, one page is about a megabyte of text."""
+METADATA_PAGE_OBJECTS: Final = 500
+"""As much text, of metadata alone."""
 MAX_EVENT_MESSAGE: Final = 1024
 """Bytes; longer ones are refused by the API server."""
 PASSING_STATUSES: Final = (401, 409, 429)
@@ -107,6 +109,10 @@ class Kube:
         self._api = api
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
 
+    def apart(self) -> Kube:
+        """The same connection, for what must not wait behind other requests."""
+        return Kube(self._api)
+
     async def close(self) -> None:
         await self._api.close()
 
@@ -168,16 +174,19 @@ class Kube:
 
     async def list_all(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
         """Page by page, of all namespaces if none is named."""
-        async for page in self._pages(kind, namespace, selector, accept=JSON_CONTENT_TYPE):
+        async for page in self._pages(kind, namespace, selector, limit=PAGE_OBJECTS):
             yield page
 
     async def list_metadata(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
         """Likewise, bodies without spec and status."""
-        async for page in self._pages(kind, namespace, selector, accept=METADATA_LIST):
+        pages = self._pages(kind, namespace, selector, limit=METADATA_PAGE_OBJECTS, accept=METADATA_LIST)
+        async for page in pages:
             yield page
 
-    async def _pages(self, kind: Kind, namespace: str, selector: str, *, accept: str) -> AsyncIterator[Page]:
-        query = {"limit": str(PAGE_OBJECTS), **({"labelSelector": selector} if selector else {})}
+    async def _pages(
+        self, kind: Kind, namespace: str, selector: str, *, limit: int, accept: str = JSON_CONTENT_TYPE
+    ) -> AsyncIterator[Page]:
+        query = {"limit": str(limit), **({"labelSelector": selector} if selector else {})}
         more: str | None = ""
         while more is not None:
             step = {**query, "continue": more} if more else query

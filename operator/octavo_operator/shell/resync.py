@@ -21,7 +21,7 @@ from octavo_operator.shell.queue import WorkQueue
 INTERVAL_SECONDS: Final = 300.0
 RETRY_SECONDS: Final = 10.0
 SETTLE_SECONDS: Final = 3.0
-"""After a listing, for the watches to tell what they know."""
+"""After the last of what is listed, for the watches to tell what they know."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +58,9 @@ class Resync:
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._asked.wait(), timeout=seconds)
+        while self._asked.is_set():
+            self._asked.clear()
             await asyncio.sleep(SETTLE_SECONDS)
-        self._asked.clear()
 
     async def _compare_all(self) -> bool:
         try:

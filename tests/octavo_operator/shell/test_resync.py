@@ -135,3 +135,28 @@ def test_child_whose_label_is_edited_leaves_nothing_behind() -> None:
     assert cache.size() == 1
     assert cache.drop(DEPLOYMENTS, body("chat-a", version=7)) == (OWNER.namespace, "other")
     assert cache.size() == 0
+
+
+def test_comparison_waits_until_the_listing_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that starts beside a thousand services would else ask for each that it has not read yet."""
+    monkeypatch.setattr(resync, "SETTLE_SECONDS", 0.05)
+    compared: list[float] = []
+
+    async def run() -> None:
+        queue: WorkQueue[Key] = WorkQueue(draw_jitter=lambda: 0.0)
+        comparison = Resync(kube=FakeKube(), cache=Cache(), queue=queue, namespace="", optional=tuple)
+
+        async def compare(_: Kind) -> None:
+            compared.append(asyncio.get_running_loop().time())
+
+        monkeypatch.setattr(comparison, "compare", compare)
+        task = asyncio.create_task(comparison.run())
+        for _ in range(20):
+            comparison.ask()
+            await asyncio.sleep(0.01)
+        assert compared == []
+        await asyncio.sleep(0.3)
+        assert compared != []
+        task.cancel()
+
+    asyncio.run(run())
