@@ -85,3 +85,21 @@ def test_thousand_writes_at_once_do_not_wait_at_the_api_server(monkeypatch: pyte
     asyncio.run(run())
     assert api.answers == []
     assert api.most_under_way == 4
+
+
+def test_lease_is_renewed_while_a_thousand_writes_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_module, "MOST_AT_ONCE", 2)
+    api = FakeApi(*(Answer(200, {}) for _ in range(41)))
+    ended: list[str] = []
+
+    async def ask(kube: Kube, name: str) -> None:
+        await kube.read(PODS, "prod", name)
+        ended.append(name)
+
+    async def run() -> None:
+        kube = make_kube(api)
+        apart = kube.apart()
+        await asyncio.gather(*(ask(kube, "write") for _ in range(40)), ask(apart, "lease"))
+
+    asyncio.run(run())
+    assert "lease" in ended[:3]
