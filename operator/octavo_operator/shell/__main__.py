@@ -53,8 +53,7 @@ logger = logging.getLogger(__name__)
 
 async def run(settings: Settings) -> None:
     kube, meters, cache = await connect(), Meters(), Cache()
-    scraper = Scraper(clock=time.time)
-    served = ServedKinds(kube)
+    scraper, served = Scraper(clock=time.time), ServedKinds(kube)
     hub, progress = Hub(settings.hub_endpoint), FetchProgress()
     queue: WorkQueue[Key] = WorkQueue(draw_jitter=random.random)
     upstream = build_upstream(settings, hub, queue)
