@@ -80,7 +80,14 @@ class Kubelet:
 
     def _run(self) -> None:
         while not self._end.wait(LOOK_SECONDS):
-            pods = [pod for pod in self.stage.pods() if pod["metadata"]["uid"] not in self._done]
-            for pod in pods:
-                self._done.add(pod["metadata"]["uid"])
+            pods = [pod for pod in pending_pods(self.stage) if pod["metadata"]["uid"] not in self._done]
+            self._done.update(pod["metadata"]["uid"] for pod in pods)
             self.stage.make_ready(pods)
+
+
+def pending_pods(stage: Stage) -> list[Body]:
+    """Engine pods that are not running yet; all others would be megabytes at every look."""
+    query = {"labelSelector": "app.kubernetes.io/managed-by=octavo", "fieldSelector": "status.phase=Pending"}
+    answer = stage.client.get(stage.path("pods"), params=query)
+    pods: list[Body] = answer.raise_for_status().json()["items"]
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]

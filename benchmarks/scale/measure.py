@@ -19,10 +19,13 @@ from benchmarks.scale.crowd import (
     many,
     service_name,
 )
-from tests.cluster.stage import PLURAL, REPO, Stage, wait_for
+from tests.cluster.stage import PLURAL, REPO, Stage
 
 MIB: Final = 1 << 20
 SETTLE_SECONDS: Final = 5.0
+READY_SECONDS: Final = 1800.0
+LOOK_SECONDS: Final = 2.0
+"""Between two looks at all services, which are megabytes; so much too long may the time be."""
 WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 
 
@@ -89,14 +92,13 @@ def run(stage: Stage, *, services: int, foreign_pods: int, edits: int, idle_seco
 
 
 def wait_all_ready(stage: Stage, services: int) -> None:
+    deadline = time.monotonic() + READY_SECONDS
     with tqdm(total=services, desc="ready", leave=False) as bar:
-
-        def all_ready() -> bool:
+        while bar.n < services:
             stage.require_operator()
             bar.update(count_ready(stage) - bar.n)
-            return bool(bar.n == services)
-
-        wait_for(all_ready, f"{services} services to be ready", seconds=1800)
+            assert time.monotonic() < deadline, f"{bar.n} of {services} services are ready"
+            time.sleep(LOOK_SECONDS)
 
 
 def count_ready(stage: Stage) -> int:

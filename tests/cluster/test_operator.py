@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 import urllib.request
 from pathlib import Path
 
@@ -80,7 +81,13 @@ def test_operator_is_silent_when_nothing_changes(stage: Stage) -> None:
         found = [stage.service(), *(body for kind in kinds for body in stage.list(kind))]
         return {body["metadata"]["uid"]: body["metadata"]["resourceVersion"] for body in found}
 
-    before = versions()
+    def at_rest() -> dict[str, str] | None:
+        """The Deployment's controller writes its status some moments after the pod's."""
+        first = versions()
+        time.sleep(1)
+        return first if versions() == first else None
+
+    before = wait_for(at_rest, "all to be at rest")
     assert stage.stop_operator() == 0
     stage.start_operator()
     stage.apply("other", model={"uri": f"hf://{REPO}", "revision": commit})
