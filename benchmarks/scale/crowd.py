@@ -87,7 +87,13 @@ class Kubelet:
 
 def pending_pods(stage: Stage) -> list[Body]:
     """Engine pods that are not running yet; all others would be megabytes at every look."""
-    query = {"labelSelector": "app.kubernetes.io/managed-by=octavo", "fieldSelector": "status.phase=Pending"}
-    answer = stage.client.get(stage.path("pods"), params=query)
-    pods: list[Body] = answer.raise_for_status().json()["items"]
+    selector = "app.kubernetes.io/managed-by=octavo"
+    pods = look(stage, "pods", labelSelector=selector, fieldSelector="status.phase=Pending")
     return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+
+
+def look(stage: Stage, plural: str, **query: str) -> list[Body]:
+    """As the API server remembers it, perhaps a moment old: it would share its time with the operator else."""
+    answer = stage.client.get(stage.path(plural), params={"resourceVersion": "0", **query})
+    bodies: list[Body] = answer.raise_for_status().json()["items"]
+    return bodies

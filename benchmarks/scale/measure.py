@@ -15,6 +15,7 @@ from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]
 from benchmarks.scale.crowd import (
     Kubelet,
     apply_service,
+    look,
     make_foreign_pod,
     many,
     service_name,
@@ -104,9 +105,10 @@ def wait_all_ready(stage: Stage, services: int) -> None:
 def count_ready(stage: Stage) -> int:
     return sum(
         any(
-            one["type"] == "Ready" and one["status"] == "True" for one in body["status"].get("conditions", ())
+            one["type"] == "Ready" and one["status"] == "True"
+            for one in body.get("status", {}).get("conditions", ())
         )
-        for body in stage.list(PLURAL)
+        for body in look(stage, PLURAL)
     )
 
 
