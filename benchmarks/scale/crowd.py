@@ -93,7 +93,7 @@ def pending_pods(stage: Stage) -> list[Body]:
 
 
 def look(stage: Stage, plural: str, **query: str) -> list[Body]:
-    """As the API server remembers it, perhaps a moment old: it would share its time with the operator else."""
+    """As the API server remembers it, perhaps a moment old: looking is to cost it little."""
     answer = stage.client.get(stage.path(plural), params={"resourceVersion": "0", **query})
     bodies: list[Body] = answer.raise_for_status().json()["items"]
     return bodies

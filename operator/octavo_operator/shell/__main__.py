@@ -80,11 +80,7 @@ async def run(settings: Settings) -> None:
     workers = Workers(queue, reconciler, meters)
     show_sizes(meters, queue, cache, upstream)
     meters.serve(settings.metrics_address, autoscaler.published)
-    namespace = settings.watch_namespace
-    resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
-    children = ChildWatch(
-        kube=kube, cache=cache, queue=queue, served=served, namespace=namespace, on_listed=resync.ask
-    )
+    resync, children = build_watches(settings, kube, cache, queue, served)
     registry = build_registry(cache, queue, on_listed=resync.ask)
     leadership = build_leadership(settings, kube.apart())
     background: list[asyncio.Task[None]] = []
@@ -125,6 +121,18 @@ async def run_kopf(registry: kopf.OperatorRegistry, settings: Settings) -> None:
         namespaces=[namespace] if namespace else [],
         liveness_endpoint=f"http://{settings.health_address}/healthz",
     )
+
+
+def build_watches(
+    settings: Settings, kube: Kube, cache: Cache, queue: WorkQueue[Key], served: ServedKinds
+) -> tuple[Resync, ChildWatch]:
+    """The watch on children, and what compares the cache after it had to list anew."""
+    namespace = settings.watch_namespace
+    resync = Resync(kube=kube, cache=cache, queue=queue, namespace=namespace, optional=lambda: served.kinds)
+    children = ChildWatch(
+        kube=kube, cache=cache, queue=queue, served=served, namespace=namespace, on_listed=resync.ask
+    )
+    return resync, children
 
 
 def build_gatekeeper(kube: Kube, queue: WorkQueue[Key]) -> Gatekeeper:
