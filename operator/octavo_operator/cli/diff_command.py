@@ -28,6 +28,7 @@ from octavo_operator.cli.service_file import add_file_option, read_service_file
 from octavo_operator.decide.edits import changed_paths, merge_patch
 from octavo_operator.decide.intent import build_intent, hash_intent
 from octavo_operator.decide.ownership import last_applier
+from octavo_operator.decide.pinning import is_tracked
 from octavo_operator.decide.world import parse_spec
 
 DESCRIPTION = """\
@@ -120,27 +121,47 @@ def effect_on_pods(
     |--------------------------------|-------------------------------------------------------|
     | no object yet                  | its first pods are made                               |
     | as before                      | no pod is restarted                                   |
+    | of a followed branch           | a revision of the commit where the branch is          |
     | of a revision that is kept     | back to it: its commit and its pods' template         |
     | new                            | a new revision is resolved, planned and rolled out    |
     """
-    wanted = hash_intent(build_intent(parse_spec(after)))
+    wanted = read_words(after)
     if not before:
-        return f"pods: the first ones are made, of revision {wanted}"
-    if revision_of(before) == wanted:
+        return f"pods: the first ones are made, of {wanted}"
+    if same_words(before, wanted):
         return "pods: none is restarted"
-    kept = next((line for line in revisions if line.hash == wanted), None)
-    if kept is None:
-        return f"pods: exchanged for those of a new revision, {wanted}"
+    kept = next((line for line in revisions if line.hash == wanted.revision), None)
+    if kept is None or wanted.followed:
+        return f"pods: exchanged for those of a new one, {wanted}"
     good = f"proven {kept.proven_at}" if kept.proven_at else "never proven"
-    return f"pods: exchanged for those of revision {kept.number} ({wanted}), commit {kept.commit}, {good}"
+    place = f"revision {kept.number} ({kept.hash})"
+    return f"pods: exchanged for those of {place}, commit {kept.commit}, {good}"
 
 
-def revision_of(body: Mapping[str, Any]) -> str | None:
-    """None if its words cannot be read: perhaps that is what FILE mends."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What makes a revision; of a followed branch its commit does too, which words do not hold."""
+
+    revision: str
+    followed: str = ""
+    """The branch."""
+
+    def __str__(self) -> str:
+        return f"the revision that follows {self.followed}" if self.followed else f"revision {self.revision}"
+
+
+def read_words(body: Mapping[str, Any]) -> Words:
+    spec = parse_spec(body)
+    followed = spec.model.revision if is_tracked(spec.model) else ""
+    return Words(revision=hash_intent(build_intent(spec)), followed=followed)
+
+
+def same_words(before: Mapping[str, Any], wanted: Words) -> bool:
+    """False if those of before cannot be read: perhaps that is what FILE mends."""
     try:
-        return hash_intent(build_intent(parse_spec(body)))
+        return read_words(before) == wanted
     except InvalidSpec:
-        return None
+        return False
 
 
 if __name__ == "__main__":

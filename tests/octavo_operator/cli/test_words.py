@@ -184,7 +184,17 @@ def test_rollback_knows_when_the_operator_has_not_read_what_is_asked_for(
 def test_diff_tells_of_an_edit_that_mends_words_that_cannot_be_read() -> None:
     before = {"spec": {"model": {"uri": URI}, "template": {"spec": {"hostNetwork": True}}}}
     after = {"spec": {"model": {"uri": URI}}}
-    assert "exchanged for those of a new revision" in effect_on_pods(before, after, [])
+    assert "exchanged for those of a new one" in effect_on_pods(before, after, [])
+
+
+def test_diff_tells_of_the_new_revision_that_following_a_branch_makes() -> None:
+    """It said that no pod is restarted."""
+    fixed, followed = service_body(), service_body(model={"uri": URI, "revisionPolicy": "Track"})
+    assert "the revision that follows main" in effect_on_pods(fixed, followed, [])
+    assert "exchanged for those of" in effect_on_pods(followed, fixed, [])
+    assert "none is restarted" in effect_on_pods(followed, followed, [])
+    pinned = service_body(model={"uri": URI, "revisionPolicy": "RequirePinned"})
+    assert "none is restarted" in effect_on_pods(fixed, pinned, [])
 
 
 def resolved_body(status: str, generation: int) -> dict[str, Any]:
@@ -228,7 +238,7 @@ def test_diff_says_what_becomes_of_the_pods() -> None:
     kept = history_lines(old, [revision_body(1, proven=NOW, model={"uri": URI, "revision": "v2"})])
     assert "first ones" in effect_on_pods({}, old, [])
     assert "none is restarted" in effect_on_pods(old, service_body(replicas=3), [])
-    assert "new revision" in effect_on_pods(old, new, [])
+    assert "new one, revision " in effect_on_pods(old, new, [])
     assert "revision 1" in effect_on_pods(old, new, kept)
     assert COMMIT in effect_on_pods(old, new, kept)
 
