@@ -161,16 +161,6 @@ def test_status_that_was_wiped_is_written_again_and_no_pod_is_restarted(stage: S
     assert {uid(pod) for pod in stage.pods()} == pods
 
 
-def test_api_server_keeps_every_field_that_the_operator_writes_to_status(stage: Stage) -> None:
-    """A field that the schema lacks would be dropped in silence, and written again in every pass."""
-    commit = stage.add_commit("first")
-    serve_all(stage, commit, 1)
-    body = stage.service()
-    fields = next(one for one in body["metadata"]["managedFields"] if one.get("subresource") == "status")
-    assert {name.removeprefix("f:") for name in fields["fieldsV1"]["f:status"]} == set(body["status"])
-    assert json.dumps(body["status"]["model"])
-
-
 # An image that is not there -----------------------------------------------------------------------------
 def test_image_that_cannot_be_pulled_takes_nothing_from_what_serves(stage: Stage) -> None:
     first = stage.add_commit("first")
