@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.engine_client import SteadyClient, ask, connect_to_service, reach_service
+from tests.e2e.engine_client import ask, connect_to_service, reach_service
 from tests.e2e.stack import small_spec, wait_ready, wait_refused
+from tests.e2e.traffic import crowd_on
 from tests.support.model_hub import FAULTY
 
 WEIGHTS = "model.safetensors"
@@ -18,10 +19,11 @@ WEIGHTS = "model.safetensors"
 def serving_others(stack, bystander) -> Iterator[None]:
     """While the test runs, another service answers every request, and a new one still gets ready."""
     connect = connect_to_service(stack.cluster.netns, bystander)
-    with SteadyClient(connect=connect, model=bystander.name) as client:
+    with crowd_on(connect, bystander.name, max_tokens=4) as crowd:
+        crowd.grow()
         yield
-    assert client.answered
-    assert not client.failures
+        crowd.clients[0].await_answer()
+    assert not crowd.failures
 
 
 def test_wrong_repository_is_refused_by_name(stack, namespace, serving_others) -> None:

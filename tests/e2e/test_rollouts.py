@@ -94,7 +94,7 @@ def spec_of(uri: str, *, args: list[str], **model: str) -> dict[str, Any]:
     spec["engine"]["args"] = args
     spec["resources"] = {"cpu": "400m"}
     quality = {"configMapRef": {"name": "probes"}, "minMatchPercent": 100}
-    spec["rollout"] |= {"strategy": "Surge", "gate": {"quality": quality}}
+    spec["rollout"]["gate"] = {"quality": quality}
     return spec
 
 
