@@ -18,7 +18,7 @@ from tests.e2e.waiting import stays_true, wait_until
 from tests.install.paths import NAMESPACE
 
 NAME = "scaled"
-LOOSE = {"ttftMilliseconds": 60_000, "tpotMilliseconds": 20_000}
+LOOSE = {"ttftMilliseconds": 600_000, "tpotMilliseconds": 20_000}
 """Kept by the slowest of machines, so that the KV cache is what binds."""
 USUAL_TOKENS = 48
 """Of an answer; what an engine's admission comes to expect."""
@@ -29,7 +29,7 @@ MOST_CLIENTS = 60
 CLIMB_SECONDS = 600
 """Nothing is given up while the load still grows, however slow the machine."""
 SECONDS_TO_SHOW = 3
-"""What one client more adds to the cache; the operator looks every ten seconds."""
+"""What one client more adds to the load; the operator looks every ten seconds."""
 MEMORY_SHARE = 0.85
 """Of the cache that is planned with before anything was preempted."""
 
