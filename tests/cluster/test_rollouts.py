@@ -319,7 +319,7 @@ def test_canary_with_a_route_divides_the_requests_exactly(gateway_definitions: o
     stage.make_ready([candidate])
     wait_for(lambda: weights() == {f"tiny-{old}": 93, f"tiny-{new}": 7}, "the share on the route")
     assert selector(stage)[LABEL_REVISION] == old
-    assert status(stage)["rollout"]["canaryWeightPercent"] == 7
+    wait_for(lambda: status(stage)["rollout"]["canaryWeightPercent"] == 7, "the share in status")
     wait_for(lambda: weights() == {f"tiny-{new}": 100}, "all of the requests")
     stage.wait_condition("Ready", "True")
     assert serving_commit(stage) == second
