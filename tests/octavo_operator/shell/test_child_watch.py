@@ -39,11 +39,13 @@ class FakeKube(Kube):
         self.listed: list[list[dict[str, Any]]] = []
         self.served = {HTTP_ROUTES}
         self.asked: list[str] = []
+        self.selectors: set[str] = set()
 
     async def serves(self, kind: Kind) -> bool:
         return kind in self.served
 
     async def list_all(self, kind: Kind, namespace: str, selector: str) -> AsyncIterator[Page]:
+        self.selectors.add(selector)
         if kind is self.kind:
             self.asked.append("list")
         for number, items in enumerate(self.listed if kind is self.kind else [[]]):
@@ -54,6 +56,7 @@ class FakeKube(Kube):
     async def watch(
         self, kind: Kind, namespace: str, selector: str, *, version: str
     ) -> AsyncIterator[tuple[str, Any]]:
+        self.selectors.add(selector)
         if kind is not self.kind:
             await asyncio.Event().wait()
         if not self.watches:
@@ -127,6 +130,12 @@ def test_new_watch_that_tells_what_is_known_wakes_nobody() -> None:
     scene.cache.put(HTTP_ROUTES, route(1))
     scene.play()
     assert scene.keys == []
+
+
+def test_pods_of_others_are_never_asked_for() -> None:
+    scene = Scene([])
+    scene.play()
+    assert scene.kube.selectors == {"app.kubernetes.io/managed-by=octavo"}
 
 
 def test_all_pages_of_a_listing_are_taken_and_the_watch_goes_on_from_the_first() -> None:
