@@ -30,6 +30,8 @@ CLIMB_SECONDS = 600
 """Nothing is given up while the load still grows, however slow the machine."""
 SECONDS_TO_SHOW = 3
 """What one client more adds to the load; the operator looks every ten seconds."""
+REST_RATIO = 3.0
+"""Where many sequences are hardly faster than one, a single client that never rests fills a replica."""
 MEMORY_SHARE = 0.85
 """Of the cache that is planned with before anything was preempted."""
 
@@ -107,7 +109,7 @@ def test_replicas_follow_the_load_one_by_one_and_never_fall_while_engines_cannot
         with metrics_path_cut(stack):
             keep_replicas_while_blind(service, crowd)
         wait_until(service.pods, lambda pods: len(pods) == 1, seconds=600, what="one replica after the load")
-        crowd.clients[0].await_answer()
+        crowd.clients[0].await_answer(180)
     assert not crowd.failures
     assert changes(service)[-2:] == [(2, "LoadBelowTarget"), (1, "LoadBelowTarget")], "one at a time"
     assert service.condition("Ready")["status"] == "True"
@@ -117,12 +119,14 @@ def test_replicas_follow_the_load_one_by_one_and_never_fall_while_engines_cannot
 def learn_what_one_client_needs(stack: Stack, crowd: Crowd) -> None:
     """One replica. Before any request was measured, a first guess at a slow machine may say more."""
     crowd.grow()
+    crowd.rest(REST_RATIO)
     wait_until(
         stack.scaling_figures,
         lambda now: now.get("demand_requests_per_second", 0) > 0 and now["needed_replicas"] == 1,
-        seconds=300,
+        seconds=420,
         what="one client needs one replica",
     )
+    crowd.rest(0.0)
 
 
 def grow_until(service: ServiceRef, crowd: Crowd, number: int) -> None:
@@ -173,6 +177,7 @@ def keep_replicas_while_blind(service: ServiceRef, crowd: Crowd) -> None:
         what="the blackout in status",
     )
     assert service.condition("ScalingActive")["status"] == "False"
+    crowd.rest(REST_RATIO)
     crowd.shrink(1)
     window = max(15, 1.5 * blind["coldStartSeconds"])
     stays_true(lambda: pod_names(service), lambda names: names == before, seconds=60 + window)

@@ -29,6 +29,8 @@ class NeverStopping:
     kept: bool
     question: str = "Say hello."
     max_tokens: int = 4
+    rest_ratio: float = 0.0
+    """Rest after an answer, for the time that it took."""
     answered: list[tuple[float, str]] = field(default_factory=list)
     """When each answer ended, and who gave it."""
     failures: list[str] = field(default_factory=list)
@@ -57,6 +59,7 @@ class NeverStopping:
         connection: http.client.HTTPConnection | None = None
         while not self._stopping.is_set():
             connection = connection or self.connect()
+            began = time.monotonic()
             try:
                 fingerprint = self._ask(connection)
                 self.answered.append((time.monotonic(), fingerprint))
@@ -68,7 +71,7 @@ class NeverStopping:
             if connection is not None and (not self.kept or connection.sock is None):
                 connection.close()
                 connection = None
-            self._stopping.wait(PAUSE_SECONDS)
+            self._stopping.wait(PAUSE_SECONDS + self.rest_ratio * (time.monotonic() - began))
         if connection is not None:
             connection.close()
 
@@ -168,6 +171,11 @@ class Crowd:
         """Only the first ones stay; what the others asked for last is still answered."""
         for client in self.clients[number:]:
             client.stop()
+
+    def rest(self, ratio: float) -> None:
+        """All that are there now: after each answer, for so many times what it took."""
+        for client in self.clients:
+            client.rest_ratio = ratio
 
 
 @contextmanager
