@@ -155,6 +155,10 @@ UNCACHED_PROMPT_TOKENS_SQUARED: Final = "octavo_uncached_prompt_tokens_squared_t
 """Of the same numbers; with the histogram's sum and count it gives their variance."""
 UNCACHED_PROMPT_BOUNDS: Final = tuple(factor << power for power in range(3, 17) for factor in (2, 3))
 """16, 24, 32, 48 and so on to 196608."""
+OUTPUT_TOKENS: Final = "octavo_request_output_tokens"
+"""A histogram over requests that ended by themselves: tokens that were generated for each."""
+OUTPUT_BOUNDS: Final = (1, *(factor << power for power in range(15) for factor in (2, 3)))
+"""1, 2, 3, 4, 6, 8, 12 and so on to 49152."""
 
 # What the steps did, summed: with the steps and their seconds it tells T = a + b·p + c·C + d·B.
 STEPS: Final = "octavo_engine_steps_total"

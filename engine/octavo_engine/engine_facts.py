@@ -115,6 +115,10 @@ class EngineStats:
     """Summed over admissions."""
     uncached_prompt_buckets: tuple[int, ...]
     """Admissions per bucket of `engine_contract.UNCACHED_PROMPT_BOUNDS`, and those above the last."""
+    output_tokens: int
+    """Of sequences that ended by themselves."""
+    output_buckets: tuple[int, ...]
+    """These sequences per bucket of `engine_contract.OUTPUT_BOUNDS`, and those above the last."""
     steps: int
     step_seconds: float
     step_prefill_tokens: int

@@ -333,6 +333,8 @@ class LLMEngine:
             failed_rows=self._failed_rows,
             uncached_prompt_tokens_squared=counters.uncached_prompt_tokens_squared,
             uncached_prompt_buckets=tuple(counters.uncached_prompt_buckets),
+            output_tokens=counters.output_tokens,
+            output_buckets=tuple(counters.output_buckets),
             steps=sums.steps,
             step_seconds=sums.seconds,
             step_prefill_tokens=sums.prefill_tokens,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.autoscaling.cases import OCTAVO, SWEPT, Case, all_cases, run_case
+from benchmarks.autoscaling.cases import OCTAVO, SEEDS, SWEPT, Case, all_cases, run_case
 from benchmarks.autoscaling.frontier import hours_at, medians, saving
 from benchmarks.autoscaling.result_page import PAGE, PNG, SVG, as_tables, read_result, with_tables
 from benchmarks.autoscaling.step_fit import fit_steps, read_steps
@@ -130,14 +130,14 @@ def test_committed_result_holds_only_planned_runs_and_never_falls_blind() -> Non
 @pytest.mark.parametrize("policy", [OCTAVO, SWEPT[3]])
 def test_committed_outcome_is_what_a_repetition_gives(policy: str) -> None:
     outcomes, _ = read_result()
-    case = Case(workload="mix", seed=0, cold_start_seconds=180.0, policy=policy)
+    case = Case(workload="mix", seed=SEEDS[0], cold_start_seconds=180.0, policy=policy)
     assert run_case(case) == outcomes[case], RENEW
 
 
 @pytest.mark.slow
 def test_planner_keeps_the_objective_and_never_falls_in_a_blackout() -> None:
     for workload in ("conv", "blackout"):
-        outcome = run_case(Case(workload=workload, seed=1, cold_start_seconds=180.0, policy=OCTAVO))
+        outcome = run_case(Case(workload=workload, seed=SEEDS[1], cold_start_seconds=180.0, policy=OCTAVO))
         assert outcome.attained_percent >= 95
         assert outcome.reversals_per_hour <= 10
         assert (outcome.aborted, outcome.lowered_in_blackout) == (0, 0)

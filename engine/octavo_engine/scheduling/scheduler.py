@@ -136,6 +136,7 @@ class Scheduler:
         sequence.finish_reason = reason
         if reason in ("stop", "length"):
             self._history.record(sequence.num_output_tokens)
+            self.counters.note_completion(output_tokens=sequence.num_output_tokens)
         return sequence
 
     def has_work(self) -> bool:

@@ -79,6 +79,7 @@ class EngineCollector(Collector):
             contract.ACCEPTED_DRAFT_TOKENS, "Guessed tokens that were right.", stats.accepted_draft_tokens
         )
         yield self._uncached_prompts(stats)
+        yield self._outputs(stats)
         yield from self._of_steps(stats)
         yield from self._of_blocks(stats)
         if self._facts.max_adapters:
@@ -92,6 +93,16 @@ class EngineCollector(Collector):
             bounds=contract.UNCACHED_PROMPT_BOUNDS,
             counts=stats.uncached_prompt_buckets,
             total=stats.prompt_tokens - stats.cached_prompt_tokens,
+        )
+
+    def _outputs(self, stats: EngineStats) -> Metric:
+        return histogram_family(
+            contract.OUTPUT_TOKENS,
+            "Generated tokens of a request that ended by itself.",
+            {contract.LABEL_MODEL: self._identity.model_name},
+            bounds=contract.OUTPUT_BOUNDS,
+            counts=stats.output_buckets,
+            total=stats.output_tokens,
         )
 
     def _of_steps(self, stats: EngineStats) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from octavo import engine_contract as contract
 from octavo.errors import InvalidSpec
 from octavo.step_model import DeviceRates, StepCosts, prior_costs, work_of_bytes
 from octavo_operator.decide.scaling import EngineReading, Histogram, Reading, StepSums, Unknown
+from octavo_operator.decide.scaling.readings import NOTHING_COUNTED
 from octavo_operator.shell.exposition import Samples, label_of, read_samples
 
 NUMBERS: Final = (
@@ -45,11 +46,13 @@ MEASURED: Final = (
     contract.KV_BYTES_PER_TOKEN,
 )
 """A CPU engine's; others lack some of them."""
+LATER: Final = contract.OUTPUT_TOKENS
+"""A histogram that engines of earlier versions lack."""
 WANTED: Final = frozenset(
     {
         *NUMBERS,
         *MEASURED,
-        *(f"{name}_bucket" for name in HISTOGRAMS),
+        *(f"{name}_bucket" for name in (*HISTOGRAMS, LATER)),
         contract.KV_TOKENS,
         contract.DRAINING,
         contract.ENGINE_INFO,
@@ -98,6 +101,7 @@ def _reading(samples: Samples, *, at: float) -> EngineReading:
         prompts=prompts,
         ttft=ttft,
         tpot=tpot,
+        outputs=_histogram(samples, LATER) if f"{LATER}_bucket" in samples else NOTHING_COUNTED,
     )
 
 

@@ -278,4 +278,5 @@ def finish_sequence(requests: Records, replicas: Records, bounds: Bounds, replic
     requests[request]["blocks"] = 0
     replicas[replica]["counters"][DONE] += 1
     remember_output(replicas, replica, requests[request]["output"])
+    replicas[replica]["output_counts"][np.searchsorted(bounds.output, requests[request]["output"])] += 1
     count_time_per_token(requests, replicas, bounds, replica, request)

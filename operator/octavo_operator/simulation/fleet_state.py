@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.engine_contract import OUTPUT_BOUNDS as CONTRACT_OUTPUT_BOUNDS
 from octavo.engine_contract import UNCACHED_PROMPT_BOUNDS
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,7 @@ NUM_COUNTERS: Final = 16
 SECONDS_BOUNDS: Final = (*(float(f"{0.01 * 1.1**index:.4g}") for index in range(88)), 40.0)
 """Of the histograms of TTFT and TPOT: a tenth apart, as the engine's; one more bucket has no bound."""
 UNCACHED_BOUNDS: Final = tuple(float(bound) for bound in UNCACHED_PROMPT_BOUNDS)
+OUTPUT_BOUNDS: Final = tuple(float(bound) for bound in CONTRACT_OUTPUT_BOUNDS)
 
 REQUEST: Final = np.dtype(
     [
@@ -89,6 +91,7 @@ REPLICA: Final = np.dtype(
         ("num_outputs", np.int64),
         ("counters", np.float64, (NUM_COUNTERS,)),
         ("uncached_counts", np.int64, (len(UNCACHED_BOUNDS) + 1,)),
+        ("output_counts", np.int64, (len(OUTPUT_BOUNDS) + 1,)),
         ("ttft_counts", np.int64, (len(SECONDS_BOUNDS) + 1,)),
         ("tpot_counts", np.int64, (len(SECONDS_BOUNDS) + 1,)),
     ]
@@ -99,12 +102,15 @@ class Bounds(NamedTuple):
     """Upper bounds of the histograms' buckets, for the inner loop."""
 
     uncached: Floats
+    output: Floats
     seconds: Floats
 
 
 def histogram_bounds() -> Bounds:
     """Those that the engine exports."""
-    return Bounds(uncached=np.array(UNCACHED_BOUNDS), seconds=np.array(SECONDS_BOUNDS))
+    return Bounds(
+        uncached=np.array(UNCACHED_BOUNDS), output=np.array(OUTPUT_BOUNDS), seconds=np.array(SECONDS_BOUNDS)
+    )
 
 
 def new_requests(arrival: Floats, prompt: Ints, output: Ints, shared: Ints, reusable: Ints) -> Records:

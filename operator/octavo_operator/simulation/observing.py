@@ -20,6 +20,7 @@ class Snapshot:
     used_blocks: int
     counters: Floats
     uncached_counts: Ints
+    output_counts: Ints
     ttft_counts: Ints
     tpot_counts: Ints
 

@@ -177,6 +177,7 @@ class Pods:
             used_blocks=int(replica["used_blocks"]),
             counters=replica["counters"].copy(),
             uncached_counts=replica["uncached_counts"].copy(),
+            output_counts=replica["output_counts"].copy(),
             ttft_counts=replica["ttft_counts"].copy(),
             tpot_counts=replica["tpot_counts"].copy(),
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from octavo.engine_contract import UNCACHED_PROMPT_BOUNDS
+from octavo.engine_contract import OUTPUT_BOUNDS, UNCACHED_PROMPT_BOUNDS
 from octavo_engine.llm_engine import LLMEngine
 from tests.octavo_engine.oracle import load_engine, request, run_until_idle, save_tiny_model
 
@@ -59,6 +59,18 @@ def test_cached_prefix_is_not_prefilled_but_read_at_every_step(model_dir: Path) 
     counted = dict(zip(UNCACHED_PROMPT_BOUNDS, after.uncached_prompt_buckets, strict=False))
     assert {bound for bound, count in counted.items() if count} == {16, 48}
     assert sum(after.uncached_prompt_buckets) == after.admitted == 2
+
+
+def test_outputs_are_counted_when_a_sequence_ends_by_itself(model_dir: Path) -> None:
+    engine = load(model_dir)
+    run_until_idle(engine, [request("a", [10], 3), request("b", [11], 5)])
+    assert engine.add_request(request("c", [12], 9)) is None
+    engine.step(0.0)
+    engine.abort("c", "abort")
+    stats = engine.stats()
+    counted = dict(zip(OUTPUT_BOUNDS, stats.output_buckets, strict=False))
+    assert {bound for bound, count in counted.items() if count} == {3, 6}
+    assert (sum(stats.output_buckets), stats.output_tokens) == (2, 8)
 
 
 def test_prompt_of_one_token_is_prefill_too(model_dir: Path) -> None:

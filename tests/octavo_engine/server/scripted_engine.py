@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from octavo.engine_contract import UNCACHED_PROMPT_BOUNDS
+from octavo.engine_contract import OUTPUT_BOUNDS, UNCACHED_PROMPT_BOUNDS
 from octavo_engine.engine_facts import AdapterFacts, EngineFacts, EngineStats, LayerKernels
 from octavo_engine.requests import (
     REFUSED_ADAPTER,
@@ -145,6 +145,8 @@ class ScriptedEngine:
             failed_rows=0,
             uncached_prompt_tokens_squared=0,
             uncached_prompt_buckets=(0,) * (len(UNCACHED_PROMPT_BOUNDS) + 1),
+            output_tokens=0,
+            output_buckets=(0,) * (len(OUTPUT_BOUNDS) + 1),
             steps=self.num_steps,
             step_seconds=self.num_steps * self.step_seconds,
             step_prefill_tokens=0,

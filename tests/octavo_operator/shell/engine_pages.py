@@ -12,11 +12,16 @@ from octavo import engine_contract as contract
 from octavo_operator.shell import engine_page
 
 LATENCY_BOUNDS = [0.01 * 1.1**power for power in range(89)]
+HISTOGRAMS = (*engine_page.HISTOGRAMS, engine_page.LATER)
+TOKEN_BOUNDS: dict[str, tuple[float, ...]] = {
+    contract.UNCACHED_PROMPT_TOKENS: contract.UNCACHED_PROMPT_BOUNDS,
+    contract.OUTPUT_TOKENS: contract.OUTPUT_BOUNDS,
+}
 
 
 def build_page(**changes: float) -> str:
     """An engine that has been busy; any number by its metric's name, histogram counts included."""
-    values: dict[str, float] = dict.fromkeys((*engine_page.NUMBERS, *engine_page.HISTOGRAMS), 1000.0)
+    values: dict[str, float] = dict.fromkeys((*engine_page.NUMBERS, *HISTOGRAMS), 1000.0)
     values |= {
         contract.NUM_REQUESTS_RUNNING: 3.0,
         contract.NUM_REQUESTS_WAITING: 2.0,
@@ -44,9 +49,7 @@ class _Page(Collector):
     def collect(self) -> list[Metric]:
         values = dict(self._values)
         states = {state: values.pop(f"kv_{state}") for state in ("total", "referenced")}
-        families: list[Metric] = [
-            _histogram(name, values.pop(name)) for name in engine_page.HISTOGRAMS if name in values
-        ]
+        families: list[Metric] = [_histogram(name, values.pop(name)) for name in HISTOGRAMS if name in values]
         kv = GaugeMetricFamily(contract.KV_TOKENS, "Tokens.", labels=[contract.LABEL_MODEL, "state"])
         for state, count in states.items():
             kv.add_metric(["m", state], count)
@@ -63,7 +66,7 @@ def _single(name: str, value: float) -> Metric:
 
 
 def _histogram(name: str, count: float) -> Metric:
-    bounds = contract.UNCACHED_PROMPT_BOUNDS if name == contract.UNCACHED_PROMPT_TOKENS else LATENCY_BOUNDS
+    bounds = TOKEN_BOUNDS.get(name, LATENCY_BOUNDS)
     family = HistogramMetricFamily(name, "Distribution.", labels=[contract.LABEL_MODEL])
     buckets = [(str(float(bound)), count * (bound >= 0.5)) for bound in bounds]
     family.add_metric(["m"], [*buckets, ("+Inf", count)], sum_value=count)

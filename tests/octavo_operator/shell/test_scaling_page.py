@@ -55,7 +55,7 @@ def test_metrics_hold_every_term_of_the_decision() -> None:
         assert sample.labels == {"namespace": "prod", "service": "chat"}
     assert families["octavo_scaling_desired_replicas"].samples[0].value == 2
     assert families["octavo_scaling_reason"].samples[0].labels["reason"] == "LoadOnTarget"
-    assert families["octavo_scaling_limited_by"].samples[0].labels["limit"] == "KVCache"
+    assert families["octavo_scaling_limited_by"].samples[0].labels["limit"] == "MaxSequences"
 
 
 def test_metrics_forget_a_service_that_is_gone() -> None:
@@ -71,7 +71,7 @@ def test_recommendation_is_the_planners_number() -> None:
     with page(lambda: [(KEY, "Recommend", decision)]) as url:
         status, body = ask(f"{url}/recommendations/prod/chat")
     assert status == 200
-    assert (body["desiredReplicas"], body["mode"], body["limitedBy"]) == (2, "Recommend", "KVCache")
+    assert (body["desiredReplicas"], body["mode"], body["limitedBy"]) == (2, "Recommend", "MaxSequences")
     assert body["demandMilliRPS"] == 4000
 
 

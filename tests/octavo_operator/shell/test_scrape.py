@@ -13,6 +13,7 @@ import pytest
 
 from octavo import engine_contract as contract
 from octavo_operator.decide.scaling import EngineReading, Reading, Unknown
+from octavo_operator.decide.scaling.readings import NOTHING_COUNTED
 from octavo_operator.shell.engine_page import parse_page
 from octavo_operator.shell.exposition import read_samples
 from octavo_operator.shell.scrape import ROUND_SECONDS, Scraper
@@ -48,6 +49,16 @@ def test_page_of_a_cpu_engine_gives_the_prior_that_it_measured() -> None:
     assert prior.context_token_seconds == pytest.approx(46_080 / 8e9)
 
 
+def test_page_of_an_engine_that_does_not_tell_its_outputs_yet_is_read_all_the_same() -> None:
+    name = contract.OUTPUT_TOKENS
+    assert read(PAGE).outputs.bounds == tuple(map(float, contract.OUTPUT_BOUNDS))
+    older = [line for line in PAGE.splitlines() if name not in line]
+    assert read("\n".join(older)).outputs == NOTHING_COUNTED
+    broken = PAGE.replace(f'{name}_bucket{{le="+Inf",model_name="m"}} 1000.0', "")
+    assert broken != PAGE
+    assert isinstance(parse_page(broken, at=7.0), Unknown)
+
+
 def test_page_without_measurements_gives_no_prior() -> None:
     lines = [line for line in PAGE.splitlines() if contract.MEASURED_READ_RATE not in line]
     assert read("\n".join(lines)).prior is None
@@ -78,7 +89,7 @@ def test_counters_are_summed_over_their_reasons() -> None:
         pytest.param(build_page(**{RUNNING: -5.0}), "is -5", id="negative"),
         pytest.param(PAGE.replace(' 3.0\n', ' three\n'), "three", id="no number"),
         pytest.param(PAGE[: PAGE.index("+Inf")], "", id="cut off in a histogram"),
-        pytest.param(PAGE[: len(PAGE) // 2], "is not reported", id="half of a page"),
+        pytest.param(PAGE[: PAGE.index("\n", len(PAGE) // 2) + 1], "is not reported", id="half of a page"),
         pytest.param(build_page(kv_total=float("nan")), "is nan", id="no size of the cache"),
     ],
 )  # fmt: skip

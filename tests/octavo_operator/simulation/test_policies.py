@@ -26,6 +26,7 @@ def snapshot(*, running: int = 0, waiting: int = 0, used_blocks: int = 0) -> Sna
         used_blocks=used_blocks,
         counters=record["counters"],
         uncached_counts=record["uncached_counts"],
+        output_counts=record["output_counts"],
         ttft_counts=record["ttft_counts"],
         tpot_counts=record["tpot_counts"],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from octavo.capacity import Objective
+from octavo.replica_load import Objective
 from octavo_operator.decide.scaling.cold_start import cold_start_seconds
 from octavo_operator.decide.scaling.pressure import (
     LONG_BURN_SECONDS,

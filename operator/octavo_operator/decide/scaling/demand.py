@@ -1,28 +1,31 @@
-"""Offered work in replicas: the mean of the last minute, and how far it rises while a new replica starts.
+"""Offered work in replicas, and how it compares with what was sized for when it came.
 
-Five means of a minute make a bucket; closed buckets of a day are kept, and the headroom is a quantile of
-what they show: the highest mean in the minutes that a replica takes to start, over the mean before them.
+Five means of a minute make a bucket; buckets of a day are kept. Replicas that are decided on now are ready
+after a cold start, and fall only to the most that a window wanted. So a minute's load is compared with the
+highest load of the window that ended a cold start before it: mostly less, and more where the load rose
+faster than replicas start.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Final
 
 MINUTE: Final = 60.0
 BUCKET_MINUTES: Final = 5
 MAX_BUCKETS: Final = 24 * 60 // BUCKET_MINUTES
-FIRST_HEADROOM: Final = 1.15
+FIRST_GROWTH: Final = 1.15
 """Until there are enough samples."""
-ENOUGH_SAMPLES: Final = 20
-HEADROOM_QUANTILE: Final = 0.6
-"""Replicas fall only to the most that was wanted in a window, so what is held lies above what is wanted now:
-with it, six tenths of the growths cover the objective. In the simulator 0.9 attained 99.1 % on chat at a
-tenth more replica-hours."""
-LEAST_HEADROOM: Final = 1.0
+ENOUGH_SAMPLES: Final = 40
+"""Two a minute."""
+MOST_GROWTH: Final = 1.5
+"""What rises faster is met when replicas are ready, and not by replicas kept for it all day."""
+LEAST_HEADROOM: Final = 0.8
 MOST_HEADROOM: Final = 2.5
+NUM_GROWTHS: Final = 12
+"""So many quantiles stand for the distribution."""
 LEAST_WORK: Final = 0.2
 """Replicas; what less than this grows to says nothing about the growth of more."""
 
@@ -34,6 +37,8 @@ class DemandBucket:
     start: int
     """Minutes since the epoch."""
     means: tuple[float, ...]
+    sized: tuple[float, ...]
+    """At the end of each minute: the highest work of the window, which the replicas are for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,8 @@ class DemandMemory:
 
     buckets: tuple[DemandBucket, ...] = ()
     """Oldest first; the last one is still open."""
-    headroom: float = FIRST_HEADROOM
+    growths: tuple[float, ...] = (FIRST_GROWTH,)
+    """Of the loads that came, relative to what was sized for: quantiles, ascending."""
 
     def highest(self, *, seconds: float) -> float:
         """The highest mean of the minutes that ended within so many seconds."""
@@ -52,20 +58,23 @@ class DemandMemory:
         return max(means[-minutes:] if minutes else (), default=0.0)
 
 
-def remember_demand(memory: DemandMemory, *, now: float, work: float, horizon: float) -> DemandMemory:
+def remember_demand(
+    memory: DemandMemory, *, now: float, work: float, sized: float, horizon: float
+) -> DemandMemory:
     """Take in the mean of the minute that ends now; call it as often as you like, once a minute counts.
 
-    The headroom is computed anew whenever a bucket is closed.
+    The growths are computed anew whenever a bucket is closed.
     """
     minute = int(now // MINUTE)
     last = memory.buckets[-1] if memory.buckets else None
     if last is not None and minute < last.start + len(last.means):
         return memory
     if last is not None and minute == last.start + len(last.means) and len(last.means) < BUCKET_MINUTES:
-        grown = replace(last, means=(*last.means, _rounded(work)))
+        grown = replace(last, means=(*last.means, _rounded(work)), sized=(*last.sized, _rounded(sized)))
         return replace(memory, buckets=(*memory.buckets[:-1], grown))
-    buckets = (*memory.buckets, DemandBucket(start=minute, means=(_rounded(work),)))[-MAX_BUCKETS:]
-    return DemandMemory(buckets=buckets, headroom=_headroom(buckets, horizon))
+    opened = DemandBucket(start=minute, means=(_rounded(work),), sized=(_rounded(sized),))
+    buckets = (*memory.buckets, opened)[-MAX_BUCKETS:]
+    return DemandMemory(buckets=buckets, growths=_growths(buckets, horizon))
 
 
 def _rounded(work: float) -> float:
@@ -73,29 +82,29 @@ def _rounded(work: float) -> float:
     return float(f"{min(work, 1e6):.3g}")
 
 
-def _headroom(buckets: tuple[DemandBucket, ...], horizon: float) -> float:
-    ahead = max(1, math.ceil(horizon / MINUTE))
-    ratios = sorted(ratio for run in _runs(buckets) for ratio in _growths(run, ahead))
+def _growths(buckets: tuple[DemandBucket, ...], horizon: float) -> tuple[float, ...]:
+    ahead = max(1, int(horizon / MINUTE + 0.5))
+    ratios = sorted(ratio for run in _runs(buckets) for ratio in _ratios(run, ahead))
     if len(ratios) < ENOUGH_SAMPLES:
-        return FIRST_HEADROOM
-    found = ratios[min(len(ratios) - 1, math.ceil(HEADROOM_QUANTILE * len(ratios)) - 1)]
-    return min(max(found, LEAST_HEADROOM), MOST_HEADROOM)
+        return (FIRST_GROWTH,)
+    middles = (int((index + 0.5) * len(ratios) / NUM_GROWTHS) for index in range(NUM_GROWTHS))
+    return tuple(min(ratios[place], MOST_GROWTH) for place in middles)
 
 
-def _runs(buckets: tuple[DemandBucket, ...]) -> list[list[float]]:
-    """Means without a gap between them."""
-    runs = [list(bucket.means) for bucket in buckets[:1]]
-    for before, after in pairwise(buckets):
-        if after.start == before.start + len(before.means):
-            runs[-1].extend(after.means)
-        else:
-            runs.append(list(after.means))
+def _runs(buckets: tuple[DemandBucket, ...]) -> list[list[tuple[float, float]]]:
+    """Minutes without a gap between them: mean, and what was sized for."""
+    runs: list[list[tuple[float, float]]] = []
+    expected = None
+    for bucket in buckets:
+        if bucket.start != expected:
+            runs.append([])
+        runs[-1].extend(zip(bucket.means, bucket.sized, strict=True))
+        expected = bucket.start + len(bucket.means)
     return runs
 
 
-def _growths(means: list[float], ahead: int) -> list[float]:
-    return [
-        max(means[index + 1 : index + 1 + ahead]) / mean
-        for index, mean in enumerate(means[: -ahead or None])
-        if mean >= LEAST_WORK
-    ]
+def _ratios(minutes: list[tuple[float, float]], ahead: int) -> Iterator[float]:
+    """Replicas decided on at the end of one minute are ready in the middle of one, or of the next."""
+    for index, (_, sized) in enumerate(minutes):
+        if sized >= LEAST_WORK:
+            yield from (mean / sized for mean, _ in minutes[index + ahead : index + ahead + 2])

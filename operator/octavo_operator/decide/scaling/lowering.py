@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from octavo.capacity import Objective
+from octavo.replica_load import Objective
 from octavo_operator.decide.scaling.brakes import MOST_BURN, Brakes
 from octavo_operator.decide.scaling.observing import Round
 from octavo_operator.decide.scaling.removal import choose_victims, find_overload, load_of
@@ -60,6 +60,7 @@ def choose_lower(
             costs=need.costs,
             traffic=need.traffic,
             capacity=need.capacity,
+            replica_rate=need.replica_rate,
             kv_tokens=need.limits.memory_share * need.limits.kv_tokens,
             objective=objective,
         )

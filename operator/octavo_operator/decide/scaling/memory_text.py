@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from octavo.errors import OctavoError
 from octavo_operator.decide.scaling.state import LiveMemory, PlannerState
 
-MEMORY_VERSION: Final = 1
+MEMORY_VERSION: Final = 2
 MAX_TEXT: Final = 512 * 1024
 """Longer ones are nobody's memory; ours takes about 20 KiB after a day."""
 MOST: Final = 1e15

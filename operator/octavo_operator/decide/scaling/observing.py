@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from octavo.capacity import MEMORY_SHARE, Objective, ReplicaLimits
+from octavo.replica_load import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts, learn, start_learning
 from octavo_operator.api.spec import Autoscaling
 from octavo_operator.decide.scaling.cold_start import measure_cold_starts, note_ready
@@ -14,7 +14,7 @@ from octavo_operator.decide.scaling.pressure import measure_pressure, remember_p
 from octavo_operator.decide.scaling.progress import Progress, progress_between
 from octavo_operator.decide.scaling.readings import EngineReading
 from octavo_operator.decide.scaling.state import MAX_KINDS, Arrivals, LiveMemory, PlannerState
-from octavo_operator.decide.scaling.traffic import remember_traffic
+from octavo_operator.decide.scaling.traffic import USUAL_SECONDS, remember_traffic
 from octavo_operator.decide.scaling.view import ServiceView
 
 RATE_SECONDS: Final = 60.0
@@ -81,6 +81,9 @@ def observe(
         replicas=view.replicas,
         seen_at=now,
         traffic=remember_traffic(state.traffic, done.values(), fresh.values(), seconds=seconds),
+        usual=remember_traffic(
+            state.usual, done.values(), fresh.values(), seconds=seconds, keep_seconds=USUAL_SECONDS
+        ),
         learned=_learn_all(state, view, done.values(), now=now),
         limits=_limits(fresh.values()) or state.limits,
         step_tokens=min((one.max_step_tokens for one in fresh.values()), default=state.step_tokens),

@@ -19,7 +19,7 @@ from octavo_operator.decide.scaling.explain import explain, explain_blind
 from octavo_operator.decide.scaling.fixed import clamp
 from octavo_operator.decide.scaling.lowering import Lowering, choose_lower
 from octavo_operator.decide.scaling.observing import Round, objective_of, observe
-from octavo_operator.decide.scaling.sizing import Need, size_up
+from octavo_operator.decide.scaling.sizing import Need, size_up, usual_worth
 from octavo_operator.decide.scaling.state import PlannerState, note_change, note_wanted, resumed
 from octavo_operator.decide.scaling.stuck import without_stuck
 from octavo_operator.decide.scaling.view import ServiceView
@@ -67,26 +67,38 @@ def decide_replicas(
     if need is None:
         return _keep_blind(view, held, state), state
     horizon = cold_start_seconds(state.cold_starts)
-    state = _remember(state, seen, need, policy=policy, now=now, horizon=horizon)
+    state = _remember(state, seen, need, view=view, policy=policy, now=now, horizon=horizon)
     choice = _choose(seen, need, brakes, policy=policy, view=view, state=state, now=now, held=held)
     return _decide(choice, need, brakes, view=view, policy=policy, state=state, now=now, horizon=horizon)
 
 
 def _remember(
-    state: PlannerState, seen: Round, need: Need, *, policy: Autoscaling, now: float, horizon: float
+    state: PlannerState,
+    seen: Round,
+    need: Need,
+    *,
+    view: ServiceView,
+    policy: Autoscaling,
+    now: float,
+    horizon: float,
 ) -> PlannerState:
     """What was wanted, once rates are known for a minute; a blackout makes the window begin anew."""
     if seen.is_blackout:
-        return replace(state, known_since=None, wanted=())
+        return replace(state, known_since=None, wanted=(), loads=())
     if not seen.is_settled:
         return state
-    window = window_seconds(policy, horizon)
-    return replace(
+    window, before = window_seconds(policy, horizon), state.demand
+    loads = note_wanted(state.loads, now=now, replicas=need.work, window=window)
+    state = replace(
         state,
         known_since=now if state.known_since is None else state.known_since,
         wanted=note_wanted(state.wanted, now=now, replicas=need.high, window=window),
-        demand=remember_demand(state.demand, now=now, work=need.work, horizon=horizon),
+        loads=loads,
+        demand=remember_demand(before, now=now, work=need.work, sized=loads[0][1], horizon=horizon),
     )
+    if state.demand.buckets[-1].start == (before.buckets[-1].start if before.buckets else None):
+        return state
+    return replace(state, worth=usual_worth(state, view=view, objective=objective_of(policy)))
 
 
 def window_seconds(policy: Autoscaling, horizon: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from octavo.capacity import Objective
+from octavo.replica_load import Objective
 from octavo_operator.decide.scaling.progress import Progress, num_within
 
 PREEMPTION_SECONDS: Final = 60.0

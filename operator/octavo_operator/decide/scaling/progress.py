@@ -13,6 +13,7 @@ from operator import sub
 from octavo.step_learning import StepSample
 from octavo_operator.decide.scaling.readings import EngineReading, Histogram
 
+HISTOGRAMS = ("prompts", "outputs", "ttft", "tpot")
 COUNTERS = (
     "arrived",
     "admitted",
@@ -40,6 +41,7 @@ class Progress:
     preemptions: float
     steps: StepSample
     prompts: Histogram
+    outputs: Histogram
     ttft: Histogram
     tpot: Histogram
 
@@ -57,15 +59,16 @@ def progress_between(before: EngineReading, after: EngineReading) -> Progress | 
         context_tokens=after.steps.context_tokens - before.steps.context_tokens,
         sequences=after.steps.sequences - before.steps.sequences,
     )
-    histograms = [
-        _difference(getattr(after, name), getattr(before, name)) for name in ("prompts", "ttft", "tpot")
-    ]
-    prompts, ttft, tpot = histograms
-    if prompts is None or ttft is None or tpot is None:
+    prompts, outputs, ttft, tpot = (
+        _difference(getattr(after, name), getattr(before, name)) for name in HISTOGRAMS
+    )
+    if prompts is None or outputs is None or ttft is None or tpot is None:
         return None
     if min(*counted.values(), steps.steps, steps.seconds) < 0:
         return None
-    return Progress(seconds=seconds, steps=steps, prompts=prompts, ttft=ttft, tpot=tpot, **counted)
+    return Progress(
+        seconds=seconds, steps=steps, prompts=prompts, outputs=outputs, ttft=ttft, tpot=tpot, **counted
+    )
 
 
 def _difference(after: Histogram, before: Histogram) -> Histogram | None:
@@ -83,6 +86,15 @@ def num_within(histogram: Histogram, limit: float) -> float:
     """
     index = bisect_right(histogram.bounds, limit) - 1
     return histogram.counts[index] if index >= 0 else 0.0
+
+
+def whole_middles(histogram: Histogram) -> list[tuple[float, float]]:
+    """The same for whole numbers: the bucket above 4 and up to 6 holds 5 and 6.
+
+    >>> whole_middles(Histogram(bounds=(1.0, 2.0, 4.0), counts=(4, 10, 11, 11)))
+    [(1.0, 4), (2.0, 6), (3.5, 1)]
+    """
+    return [(size + 0.5, count) for size, count in middles(histogram) if count > 0]
 
 
 def middles(histogram: Histogram) -> list[tuple[float, float]]:

@@ -6,6 +6,7 @@ Missing is never zero: a number that is not there, is not finite or is negative 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from octavo.step_model import StepCosts
 
@@ -27,6 +28,9 @@ class Histogram:
     @property
     def total(self) -> float:
         return self.counts[-1]
+
+
+NOTHING_COUNTED: Final = Histogram(bounds=(), counts=(0.0,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,8 @@ class EngineReading:
     """Uncached prompt tokens of admitted requests."""
     ttft: Histogram
     tpot: Histogram
+    outputs: Histogram = NOTHING_COUNTED
+    """Generated tokens of requests that ended by themselves; engines of earlier versions do not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

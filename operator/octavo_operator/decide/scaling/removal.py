@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from octavo.capacity import Capacity, Objective, Traffic
+from octavo.capacity import Capacity
+from octavo.replica_load import Objective, Traffic
 from octavo.step_model import StepCosts
 from octavo_operator.decide.scaling.readings import EngineReading
 from octavo_operator.decide.scaling.view import ScaledPod
@@ -39,6 +40,7 @@ def find_overload(
     costs: StepCosts,
     traffic: Traffic,
     capacity: Capacity,
+    replica_rate: float,
     kv_tokens: float,
     objective: Objective,
 ) -> str:
@@ -48,8 +50,9 @@ def find_overload(
         return f"{sequences:.0f} sequences on each, {capacity.sequences:.0f} fit"
     if load.kv_tokens / replicas > kv_tokens:
         return f"{load.kv_tokens / replicas:.0f} tokens of cache on each, {kv_tokens:.0f} fit"
-    if rate > capacity.rate:
-        return f"{rate:.2f} req/s on each, {capacity.rate:.2f} is the most within the objective"
+    most = max(capacity.rate, replica_rate)
+    if rate > most:
+        return f"{rate:.2f} req/s on each, {most:.2f} is the most"
     if capacity.infeasible:
         return ""
     tpot = _step_with(sequences, rate, costs, traffic)
@@ -63,7 +66,7 @@ def _step_with(sequences: float, rate: float, costs: StepCosts, traffic: Traffic
     decode = costs.step_seconds(
         prefill_tokens=0, context_tokens=sequences * traffic.context_tokens, sequences=sequences
     )
-    left = 1.0 - rate * costs.prefill_token_seconds * traffic.prompts.tokens
+    left = 1.0 - rate * costs.prefill_token_seconds * traffic.prompts.mean
     return decode / left if left > 0 else math.inf
 
 

@@ -6,15 +6,18 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from octavo.capacity import Capacity, Objective, ReplicaLimits, Traffic, replica_capacity
+from octavo.capacity import Capacity, replica_capacity
+from octavo.replica_load import Objective, ReplicaLimits, Traffic
 from octavo.step_model import StepCosts
+from octavo_operator.decide.scaling.demand import LEAST_HEADROOM, MOST_HEADROOM
 from octavo_operator.decide.scaling.observing import Round, known_costs
 from octavo_operator.decide.scaling.state import PlannerState
-from octavo_operator.decide.scaling.traffic import describe_traffic
+from octavo_operator.decide.scaling.traffic import TrafficMemory, describe_traffic
 from octavo_operator.decide.scaling.view import ServiceView
 
-UTILIZATION: Final = 0.8
-"""u: share of its capacity that a replica is loaded to."""
+BUDGET_SHARE: Final = 0.85
+"""Of the misses that the objective allows, what the model may spend; the rest is for what it does not know.
+Chosen in the simulator on seeds that no result is reported on."""
 MOST_REPLICAS: Final = 10**6
 """Whatever is reported, no more than this is computed with."""
 ROUNDING: Final = 1e-9
@@ -27,6 +30,7 @@ class Need:
     work: float
     """f in replicas: arrivals over what a replica is loaded to."""
     headroom: float
+    """m"""
     occupied: float
     """Replicas that the cache in use and the waiting prompts fill."""
     low: int
@@ -37,10 +41,8 @@ class Need:
     traffic: Traffic
     costs: StepCosts
     limits: ReplicaLimits
-
-    @property
-    def replica_rate(self) -> float:
-        return UTILIZATION * self.capacity.rate
+    replica_rate: float
+    """What a replica is loaded to, in requests a second."""
 
 
 def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: Objective) -> Need | None:
@@ -49,16 +51,15 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
         return None
     limits = replace(state.limits, memory_share=state.memory_share)
     costs = known_costs(state, view).costs
-    traffic = describe_traffic(
-        state.traffic,
-        max_model_len=view.max_model_len,
-        step_tokens=state.step_tokens,
-        quantile=objective.quantile,
-    )
+    traffic = _described(state.traffic, view=view, state=state)
     capacity = replica_capacity(costs, traffic, limits, objective)
-    work = (seen.rate or 0.0) / (UTILIZATION * capacity.rate)
+    loads = state.demand.growths
+    worth = _worth_of(capacity, loads, objective) if state.worth is None else state.worth
+    replica_rate = capacity.curve.rate_worth(worth)
+    headroom = replica_rate / capacity.curve.rate_worth_among(worth, loads)
+    headroom = min(max(headroom, LEAST_HEADROOM), MOST_HEADROOM)
+    work = (seen.rate or 0.0) / replica_rate
     occupied = _occupied(seen, traffic, limits)
-    headroom = state.demand.headroom
     needed = max(work * headroom, occupied)
     return Need(
         work=work,
@@ -70,12 +71,32 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
         traffic=traffic,
         costs=costs,
         limits=limits,
+        replica_rate=replica_rate,
     )
+
+
+def usual_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
+    """What one more replica has to save, if usual traffic may just spend the budget of misses."""
+    if state.limits is None:
+        return None
+    limits = replace(state.limits, memory_share=state.memory_share)
+    traffic = _described(state.usual, view=view, state=state)
+    capacity = replica_capacity(known_costs(state, view).costs, traffic, limits, objective)
+    return _worth_of(capacity, state.demand.growths, objective)
+
+
+def _worth_of(capacity: Capacity, loads: tuple[float, ...], objective: Objective) -> float:
+    rate = capacity.curve.rate_within(BUDGET_SHARE * objective.budget, loads)
+    return capacity.curve.mean_worth(rate, loads)
+
+
+def _described(memory: TrafficMemory, *, view: ServiceView, state: PlannerState) -> Traffic:
+    return describe_traffic(memory, max_model_len=view.max_model_len, step_tokens=state.step_tokens)
 
 
 def _occupied(seen: Round, traffic: Traffic, limits: ReplicaLimits) -> float:
     readings = seen.fresh.values()
-    used = sum(one.kv_tokens_referenced + one.waiting * traffic.prompts.tokens for one in readings)
+    used = sum(one.kv_tokens_referenced + one.waiting * traffic.prompts.mean for one in readings)
     by_memory = used / max(limits.memory_share * limits.kv_tokens, 1.0)
     # Sequences that wait because all places are taken need places, however little memory they take.
     waiting = sum(one.waiting for one in readings)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
-from octavo.capacity import MEMORY_SHARE, Objective, ReplicaLimits
+from octavo.replica_load import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts
 from octavo_operator.decide.scaling.decision import PastDecision
 from octavo_operator.decide.scaling.demand import DemandMemory
@@ -68,6 +68,13 @@ class PlannerState:
     learned: Mapping[str, LearnedCosts] = field(default_factory=dict)
     """By kind of replica, the latest used last."""
     traffic: TrafficMemory = field(default_factory=TrafficMemory)
+    usual: TrafficMemory = field(default_factory=TrafficMemory)
+    """The same over hours."""
+    loads: tuple[tuple[float, float], ...] = ()
+    """(time, offered work in replicas) of the window, as `wanted`."""
+    worth: float | None = None
+    """Misses a second that one more replica has to save, for the budget of misses to be spent just so in
+    usual traffic; None until a bucket of demand is closed."""
     demand: DemandMemory = field(default_factory=DemandMemory)
     limits: ReplicaLimits | None = None
     step_tokens: float = 512.0
@@ -89,15 +96,18 @@ class PlannerState:
     """Newest first."""
 
 
+Number = TypeVar("Number", bound=float)
+
+
 def note_wanted(
-    wanted: tuple[tuple[float, int], ...], *, now: float, replicas: int, window: float
-) -> tuple[tuple[float, int], ...]:
+    wanted: tuple[tuple[float, Number], ...], *, now: float, replicas: Number, window: float
+) -> tuple[tuple[float, Number], ...]:
     """What the highest of the window can still be: later entries outlive earlier ones that are not higher.
 
     >>> note_wanted(((0.0, 5), (10.0, 3), (20.0, 2)), now=30.0, replicas=3, window=300.0)
     ((0.0, 5), (30.0, 3))
     """
-    kept = tuple((at, count) for at, count in wanted if count > replicas and at >= now - window)
+    kept = [one for one in wanted if one[1] > replicas and one[0] >= now - window]
     return (*kept, (now, replicas))
 
 
@@ -123,5 +133,5 @@ def resumed(state: PlannerState, *, now: float, replicas: int, window: float) ->
     if gap <= SHORT_GAP_SECONDS:
         return state
     if gap > LONGEST_GAP_SECONDS:
-        return replace(state, known_since=None, wanted=())
+        return replace(state, known_since=None, wanted=(), loads=())
     return replace(state, wanted=note_wanted(state.wanted, now=now, replicas=replicas, window=window))

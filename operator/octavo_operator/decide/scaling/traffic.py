@@ -9,22 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import add
+from statistics import variance
 from typing import Final
 
-from octavo.capacity import Traffic
-from octavo.prompt_sizes import exponential_sizes, prompt_moments
-from octavo_operator.decide.scaling.progress import Progress, middles
+from octavo.replica_load import Traffic
+from octavo.token_sizes import exponential_sizes, token_sizes
+from octavo_operator.decide.scaling.progress import Progress, middles, whole_middles
 from octavo_operator.decide.scaling.readings import EngineReading, Histogram
 
 MEMORY_SECONDS: Final = 600.0
 """In which a sum falls to a third."""
+USUAL_SECONDS: Final = 6 * 3600.0
+"""The same for what is usual."""
 USUAL_PROMPT_TOKENS: Final = 500.0
 USUAL_OUTPUT_TOKENS: Final = 200.0
 USUAL_SHARE: Final = 0.25
 """Of the longest sequence, where the usual sizes are too large for it."""
 USUAL_REQUESTS: Final = 2.0
 """So many requests of the usual size are taken for granted."""
-ENOUGH_PROMPTS: Final = 5.0
+GRANTED: Final = 10.0
+"""Comparisons of a replica that are taken for granted."""
+ENOUGH_SIZES: Final = 5.0
 """Fewer give no distribution."""
 
 
@@ -46,21 +52,46 @@ class TrafficMemory:
     bounds: tuple[float, ...] = ()
     counts: tuple[float, ...] = ()
     """Of the uncached prompt tokens, cumulative as in a histogram."""
+    output_bounds: tuple[float, ...] = ()
+    output_counts: tuple[float, ...] = ()
+    """Of the generated tokens of requests that ended, likewise."""
+    kv_spread: float = 0.0
+    """Variance over mean of what replicas held at one time, once for each replica and scrape."""
+    compared: float = 0.0
+    """Replicas, once for each scrape."""
 
 
 def remember_traffic(
-    memory: TrafficMemory, done: Iterable[Progress], readings: Iterable[EngineReading], *, seconds: float
+    memory: TrafficMemory,
+    done: Iterable[Progress],
+    readings: Iterable[EngineReading],
+    *,
+    seconds: float,
+    keep_seconds: float = MEMORY_SECONDS,
 ) -> TrafficMemory:
     """The sums after so many seconds in which the engines did this."""
-    memory = _decayed(memory, math.exp(-seconds / MEMORY_SECONDS))
+    memory = _decayed(memory, math.exp(-seconds / keep_seconds))
     for progress in done:
         memory = _added(memory, progress)
     seen = list(readings)
+    spread = _spread([reading.kv_tokens_referenced for reading in seen])
     return replace(
         memory,
         kv_tokens=memory.kv_tokens + sum(reading.kv_tokens_referenced for reading in seen),
         running=memory.running + sum(reading.running for reading in seen),
+        kv_spread=memory.kv_spread + len(seen) * (spread or 0.0),
+        compared=memory.compared + (0 if spread is None else len(seen)),
     )
+
+
+def _spread(held: list[float]) -> float | None:
+    """Variance over mean; None of one replica, or where nothing is held.
+
+    >>> _spread([1000.0, 3000.0]), _spread([1000.0])
+    (1000.0, None)
+    """
+    mean = sum(held) / len(held) if len(held) > 1 else 0.0
+    return variance(held) / mean if mean > 0 else None
 
 
 def _decayed(memory: TrafficMemory, share: float) -> TrafficMemory:
@@ -76,12 +107,15 @@ def _decayed(memory: TrafficMemory, share: float) -> TrafficMemory:
         running=memory.running * share,
         bounds=memory.bounds,
         counts=tuple(count * share for count in memory.counts),
+        output_bounds=memory.output_bounds,
+        output_counts=tuple(count * share for count in memory.output_counts),
+        kv_spread=memory.kv_spread * share,
+        compared=memory.compared * share,
     )
 
 
 def _added(memory: TrafficMemory, progress: Progress) -> TrafficMemory:
-    known = memory.bounds == progress.prompts.bounds
-    before = memory.counts if known else (0.0,) * len(progress.prompts.counts)
+    outputs = progress.outputs
     return replace(
         memory,
         admitted=memory.admitted + progress.admitted,
@@ -91,14 +125,26 @@ def _added(memory: TrafficMemory, progress: Progress) -> TrafficMemory:
         generated_tokens=memory.generated_tokens + progress.generated_tokens,
         context_tokens=memory.context_tokens + progress.steps.context_tokens,
         decoded=memory.decoded + progress.steps.sequences,
-        bounds=progress.prompts.bounds,
-        counts=tuple(old + new for old, new in zip(before, progress.prompts.counts, strict=True)),
+        bounds=_bounds(memory.bounds, progress.prompts),
+        counts=_joined(memory.bounds, memory.counts, progress.prompts),
+        output_bounds=_bounds(memory.output_bounds, outputs),
+        output_counts=_joined(memory.output_bounds, memory.output_counts, outputs),
     )
 
 
-def describe_traffic(
-    memory: TrafficMemory, *, max_model_len: int, step_tokens: float, quantile: float
-) -> Traffic:
+def _bounds(bounds: tuple[float, ...], seen: Histogram) -> tuple[float, ...]:
+    return bounds if seen.total == 0 else seen.bounds
+
+
+def _joined(bounds: tuple[float, ...], counts: tuple[float, ...], seen: Histogram) -> tuple[float, ...]:
+    """Of other bounds nothing is kept; where nothing was counted, all."""
+    if seen.total == 0:
+        return counts
+    before = counts if bounds == seen.bounds else (0.0,) * len(seen.counts)
+    return tuple(map(add, before, seen.counts))
+
+
+def describe_traffic(memory: TrafficMemory, *, max_model_len: int, step_tokens: float) -> Traffic:
     """What capacity is computed for."""
     usual_prompt = min(USUAL_PROMPT_TOKENS, USUAL_SHARE * max_model_len)
     usual_output = min(USUAL_OUTPUT_TOKENS, USUAL_SHARE * max_model_len)
@@ -112,20 +158,19 @@ def describe_traffic(
     kv = memory.kv_tokens / memory.running if memory.running >= 1 else whole + output / 2
     uncached, output = max(1.0, uncached), max(1.0, output)
     return Traffic(
-        prompts=prompt_moments(
-            _sizes(memory, uncached, float(max_model_len)),
-            step_tokens=max(1.0, step_tokens),
-            quantile=quantile,
-        ),
+        prompts=token_sizes(_prompts(memory, uncached, float(max_model_len))),
+        outputs=token_sizes(_outputs(memory, output)),
+        kv_spread=_kv_spread(memory, max(1.0, kv)),
+        step_tokens=max(1.0, step_tokens),
         output_tokens=output,
         context_tokens=max(1.0, context),
         kv_tokens=max(1.0, kv),
     )
 
 
-def _sizes(memory: TrafficMemory, mean: float, longest: float) -> list[tuple[float, float]]:
+def _prompts(memory: TrafficMemory, mean: float, longest: float) -> list[tuple[float, float]]:
     """The distribution seen, stretched to the exact mean; before there is one, the widest usual one."""
-    if not memory.counts or memory.counts[-1] < ENOUGH_PROMPTS:
+    if not memory.counts or memory.counts[-1] < ENOUGH_SIZES:
         return exponential_sizes(mean)
     sizes = middles(Histogram(bounds=memory.bounds, counts=memory.counts))
     total = sum(size * weight for size, weight in sizes)
@@ -133,3 +178,14 @@ def _sizes(memory: TrafficMemory, mean: float, longest: float) -> list[tuple[flo
         return exponential_sizes(mean)
     stretch = mean * memory.counts[-1] / total
     return [(min(size * stretch, longest), weight) for size, weight in sizes]
+
+
+def _outputs(memory: TrafficMemory, mean: float) -> list[tuple[float, float]]:
+    if not memory.output_counts or memory.output_counts[-1] < ENOUGH_SIZES:
+        return exponential_sizes(mean)
+    return whole_middles(Histogram(bounds=memory.output_bounds, counts=memory.output_counts))
+
+
+def _kv_spread(memory: TrafficMemory, kv: float) -> float:
+    """As if sequences of all sizes came at random, until replicas were compared often enough."""
+    return (memory.kv_spread + GRANTED * 2 * kv) / (memory.compared + GRANTED)

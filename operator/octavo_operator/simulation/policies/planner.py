@@ -22,7 +22,7 @@ from octavo_operator.decide.scaling import (
 )
 from octavo_operator.simulation import fleet_state as columns
 from octavo_operator.simulation.engine_law import SimulatedEngine, StepLaw
-from octavo_operator.simulation.fleet_state import SECONDS_BOUNDS, UNCACHED_BOUNDS, Ints
+from octavo_operator.simulation.fleet_state import OUTPUT_BOUNDS, SECONDS_BOUNDS, UNCACHED_BOUNDS, Ints
 from octavo_operator.simulation.observing import Observation, PodSight, Snapshot, Wish
 from octavo_operator.simulation.outcome import Objective
 
@@ -56,6 +56,7 @@ def reading_of(snapshot: Snapshot, law: StepLaw) -> EngineReading:
             sequences=counters[columns.SUM_SEQUENCES],
         ),
         prompts=_histogram(UNCACHED_BOUNDS, snapshot.uncached_counts),
+        outputs=_histogram(OUTPUT_BOUNDS, snapshot.output_counts),
         ttft=_histogram(SECONDS_BOUNDS, snapshot.ttft_counts),
         tpot=_histogram(SECONDS_BOUNDS, snapshot.tpot_counts),
     )

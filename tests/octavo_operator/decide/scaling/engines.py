@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from octavo import engine_contract as contract
 from octavo.step_model import StepCosts
 from octavo_operator.api.spec import Autoscaling
 from octavo_operator.decide.scaling import (
@@ -28,6 +29,7 @@ COSTS = StepCosts(
 """An 8B model on a small accelerator, roughly."""
 PROMPT, OUTPUT = 500.0, 200.0
 LATENCY_BOUNDS = tuple(0.01 * 1.1**power for power in range(89))
+OUTPUT_BOUNDS = tuple(float(bound) for bound in contract.OUTPUT_BOUNDS)
 PROMPT_BOUNDS = tuple(float(factor << power) for power in range(3, 14) for factor in (2, 3))
 
 
@@ -63,6 +65,7 @@ def make_reading(**changes: Any) -> EngineReading:
         "prompts": spread(PROMPT_BOUNDS, PROMPT, 0.0),
         "ttft": spread(LATENCY_BOUNDS, 0.5, 0.0),
         "tpot": spread(LATENCY_BOUNDS, 0.04, 0.0),
+        "outputs": spread(OUTPUT_BOUNDS, OUTPUT, 0.0),
     }
     return EngineReading(**{**values, **changes})
 
@@ -121,6 +124,7 @@ class Engine:
                 spread(LATENCY_BOUNDS, 9.0, count * late),
             ),
             tpot=added(before.tpot, spread(LATENCY_BOUNDS, step, count)),
+            outputs=added(before.outputs, spread(OUTPUT_BOUNDS, OUTPUT, count)),
         )
 
     def pod(self) -> ScaledPod:

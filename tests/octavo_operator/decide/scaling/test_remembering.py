@@ -13,6 +13,7 @@ from octavo_operator.decide.scaling.cold_start import cold_start_seconds
 from octavo_operator.decide.scaling.demand import MAX_BUCKETS, DemandMemory, remember_demand
 from octavo_operator.decide.scaling.memory_text import format_memory, parse_memory
 from octavo_operator.decide.scaling.progress import progress_between
+from octavo_operator.decide.scaling.readings import NOTHING_COUNTED
 from octavo_operator.decide.scaling.state import LiveMemory
 from octavo_operator.decide.scaling.traffic import TrafficMemory, describe_traffic, remember_traffic
 from tests.octavo_operator.decide.scaling.engines import (
@@ -40,16 +41,37 @@ def seen(engine: Engine, rounds: int, rate: float) -> TrafficMemory:
 
 def test_traffic_is_what_the_engines_served() -> None:
     memory = seen(Engine(name="pod-0"), 120, 2.0)
-    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512, quantile=0.95)
-    assert traffic.prompts.tokens == pytest.approx(PROMPT, rel=0.01)
+    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512)
+    assert traffic.prompts.mean == pytest.approx(PROMPT, rel=0.01)
     assert traffic.output_tokens == pytest.approx(OUTPUT, rel=0.01)
     assert traffic.context_tokens == pytest.approx(600, rel=0.01)
     assert traffic.kv_tokens == pytest.approx(600, rel=0.01)
+    assert traffic.outputs.tokens == (pytest.approx((192 + 256) / 2 + 0.5),), "the bucket that 200 is in"
+
+
+def test_traffic_is_known_by_its_means_when_an_older_engine_does_not_tell_its_outputs() -> None:
+    engine = Engine(name="pod-0")
+    engine.reading = replace(engine.reading, outputs=NOTHING_COUNTED)
+    after = replace(engine.reading, at=10.0, admitted=50.0, finished=50.0, generated_tokens=5_000.0)
+    progress = progress_between(engine.reading, after)
+    assert progress is not None
+    memory = remember_traffic(TrafficMemory(), [progress], [after], seconds=10.0)
+    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512)
+    assert traffic.outputs.mean == pytest.approx(traffic.output_tokens)
+
+
+def test_spread_over_replicas_is_learned_from_replicas_that_hold_different_amounts() -> None:
+    memory = TrafficMemory()
+    pair = [make_reading(running=10.0, kv_tokens_referenced=held) for held in (5_000.0, 7_000.0)]
+    for _ in range(500):
+        memory = remember_traffic(memory, [], pair, seconds=0.0)
+    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512)
+    assert traffic.kv_spread == pytest.approx(2_000_000 / 6_000, rel=0.05)
 
 
 def test_traffic_is_the_usual_before_any_was_seen() -> None:
-    traffic = describe_traffic(TrafficMemory(), max_model_len=512, step_tokens=512, quantile=0.95)
-    assert (traffic.prompts.tokens, traffic.output_tokens) == (pytest.approx(128), 128)
+    traffic = describe_traffic(TrafficMemory(), max_model_len=512, step_tokens=512)
+    assert (traffic.prompts.mean, traffic.output_tokens) == (pytest.approx(128), 128)
 
 
 def test_output_is_not_overrated_while_the_first_sequences_run() -> None:
@@ -59,7 +81,7 @@ def test_output_is_not_overrated_while_the_first_sequences_run() -> None:
     progress = progress_between(engine.reading, after)
     assert progress is not None
     memory = remember_traffic(TrafficMemory(), [progress], [after], seconds=10.0)
-    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512, quantile=0.95)
+    traffic = describe_traffic(memory, max_model_len=4096, step_tokens=512)
     assert traffic.output_tokens == pytest.approx(200)
 
 
@@ -76,37 +98,48 @@ def test_progress_is_unknown_when_the_answer_is_no_newer() -> None:
 # Demand ---------------------------------------------------------------------------------------------------
 
 
-def remembered(works: list[float], *, horizon: float = 180.0) -> DemandMemory:
+def remembered(
+    works: list[float], *, sized: list[float] | None = None, horizon: float = 180.0
+) -> DemandMemory:
     memory = DemandMemory()
     for minute, work in enumerate(works):
         for second in (0, 10, 50):
-            memory = remember_demand(memory, now=60.0 * minute + second, work=work, horizon=horizon)
+            now, high = 60.0 * minute + second, work if sized is None else sized[minute]
+            memory = remember_demand(memory, now=now, work=work, sized=high, horizon=horizon)
     return memory
 
 
-def test_headroom_is_careful_until_there_are_twenty_samples() -> None:
-    assert remembered([3.0] * 15).headroom == 1.15
-    assert remembered([3.0] * 40).headroom == 1.0
+def test_growth_is_careful_until_the_load_is_known_for_twenty_minutes() -> None:
+    assert remembered([3.0] * 15).growths == (1.15,)
+    assert set(remembered([3.0] * 60).growths) == {1.0}
 
 
-def test_headroom_is_what_a_ramp_grows_by_while_a_replica_starts() -> None:
+def test_growth_is_what_a_ramp_rises_by_while_a_replica_starts() -> None:
     ramp = [2.0 + 0.1 * minute for minute in range(100)]
-    memory = remembered(ramp, horizon=300.0)
-    assert 1.05 < memory.headroom < 1.3
-    assert memory.headroom > remembered(ramp, horizon=60.0).headroom
+    slow, fast = remembered(ramp, horizon=300.0).growths, remembered(ramp, horizon=60.0).growths
+    assert 1.04 < slow[0] < slow[-1] < 1.35
+    assert fast[-1] < slow[-1]
 
 
-def test_headroom_stays_within_its_bounds_when_the_load_is_wild() -> None:
+def test_load_that_falls_is_less_than_what_was_sized_for() -> None:
+    """Replicas of the window's highest load are still there."""
+    found = remembered([8.0, 4.0] * 60, sized=[8.0] * 120, horizon=60.0).growths
+    assert (found[0], found[-1]) == (0.5, 1.0)
+
+
+def test_growth_stays_within_its_bounds_when_the_load_is_wild() -> None:
     draw = random.Random(3)
-    assert remembered([draw.choice((0.5, 20.0)) for _ in range(200)]).headroom == 2.5
+    found = remembered([draw.choice((0.5, 20.0)) for _ in range(200)]).growths
+    assert found[-1] == 1.5
+    assert found == tuple(sorted(found))
 
 
-def test_headroom_does_not_bridge_a_gap() -> None:
-    memory = remembered([1.0] * 30)
-    memory = remember_demand(memory, now=90_000.0, work=50.0, horizon=180.0)
-    for minute in range(1, 12):
-        memory = remember_demand(memory, now=90_000.0 + 60 * minute, work=50.0, horizon=180.0)
-    assert memory.headroom == 1.0
+def test_growth_does_not_bridge_a_gap() -> None:
+    memory = remembered([1.0] * 60)
+    for minute in range(12):
+        now = 90_000.0 + 60 * minute
+        memory = remember_demand(memory, now=now, work=50.0, sized=50.0, horizon=180.0)
+    assert set(memory.growths) == {1.0}
 
 
 def test_demand_of_a_day_is_kept_and_no_more() -> None:
@@ -179,8 +212,8 @@ def text_with(**changes: object) -> str:
         pytest.param("[]", id="no object"),
         pytest.param("null", id="null"),
         pytest.param("[" * 100_000, id="deep"),
-        pytest.param(json.dumps({**STATE, "version": 2}), id="of a later version"),
-        pytest.param(json.dumps({"version": 1}), id="no state"),
+        pytest.param(json.dumps({**STATE, "version": 3}), id="of a later version"),
+        pytest.param(json.dumps({"version": 2}), id="no state"),
         pytest.param(text_with(wanted="many"), id="a word for a list"),
         pytest.param(text_with(wanted=[[1.0, 2.5]]), id="half a replica"),
         pytest.param(text_with(memory_share="0.5"), id="a number as text"),

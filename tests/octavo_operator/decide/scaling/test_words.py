@@ -41,8 +41,8 @@ def findings(decision: ScalingDecision, **policy: Any) -> dict[str, tuple[str, s
 
 def test_explanation_is_one_sentence_with_its_numbers() -> None:
     assert decided().message == (
-        "2 replicas: 4 req/s × 1.15 headroom / 3.19 req/s per replica "
-        "(KVCache-bound at 57 sequences, TPOT 71 ms)"
+        "2 replicas: 4 req/s × 1.15 headroom / 3.61 req/s per replica "
+        "(MaxSequences-bound at 57 sequences, TPOT 57 ms)"
     )
 
 
@@ -60,9 +60,9 @@ def test_explanation_names_what_starts_and_what_could_not_be_read() -> None:
 def test_status_holds_every_number_of_the_decision() -> None:
     past = PastDecision(at=60.0, replicas=2, reason="LoadAboveTarget", message="2 replicas: why")
     said = autoscaling_status(decided(recent=(past,)), None)
-    assert (said.desired_replicas, said.limited_by) == (2, "KVCache")
+    assert (said.desired_replicas, said.limited_by) == (2, "MaxSequences")
     assert said.demand_milli_rps == 4000
-    assert said.capacity_milli_rps is not None and 3000 < said.capacity_milli_rps < 3400
+    assert said.capacity_milli_rps is not None and 3400 < said.capacity_milli_rps < 3800
     assert said.recent[0].time == "1970-01-01T00:01:00Z"
 
 
@@ -100,7 +100,7 @@ def test_conditions_say_what_is_out_of_reach() -> None:
     said = {one.type: one for one in judge_scaling(decision, service.policy)}["SLOFeasible"]
     assert (said.status, said.reason) == ("False", "ObjectiveOutOfReach")
     assert "20 ms" in said.message and "15 ms" in said.message
-    assert decision.figures is not None and decision.figures.capacity.limited_by == "KVCache"
+    assert decision.figures is not None and decision.figures.capacity.limited_by == "MaxSequences"
 
 
 def test_conditions_of_a_service_without_autoscaling_say_so() -> None:
