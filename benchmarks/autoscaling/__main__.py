@@ -1,11 +1,13 @@
 """`python -m benchmarks.autoscaling`: run what the proof lacks, and show or renew it.
 
-Outcomes are kept as they come (`--keep`), so that a run which was stopped goes on where it was.
+Outcomes are kept as they come (`--keep`), so that a run which was stopped goes on where it was. What other
+code has simulated is kept under another name, and never counted in.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -16,13 +18,30 @@ from benchmarks.autoscaling.cases import all_cases
 from benchmarks.autoscaling.result_page import as_tables, write_result
 from benchmarks.autoscaling.sweep import read_outcomes, run_cases
 
-KEPT: Final = Path(__file__).parents[2] / ".octavo" / "autoscaling.jsonl"
+ROOT: Final = Path(__file__).parents[2]
+SIMULATED: Final = (
+    "core/octavo",
+    "operator/octavo_operator/decide/scaling",
+    "operator/octavo_operator/simulation",
+    "benchmarks/autoscaling",
+)
+"""The code that an outcome depends on."""
+
+
+def place_to_keep(root: Path = ROOT) -> Path:
+    """Of the outcomes of this code."""
+    digest = hashlib.sha256()
+    for folder in SIMULATED:
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return root / ".octavo" / f"autoscaling-{digest.hexdigest()[:12]}.jsonl"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.autoscaling", description=__doc__)
     parser.add_argument("--processes", type=int, default=2, metavar="N", help="at once (2)")
-    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FILE", help=f"default {KEPT.name}")
+    kept = place_to_keep()
+    parser.add_argument("--keep", type=Path, default=kept, metavar="FILE", help=f"default {kept.name}")
     parser.add_argument("--only-kept", action="store_true", help="run nothing more; use what is kept")
     parser.add_argument("--write", action="store_true", help="renew result.json, the page and its figures")
     options = parser.parse_args(argv)

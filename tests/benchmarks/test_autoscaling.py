@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.autoscaling.__main__ import place_to_keep
 from benchmarks.autoscaling.cases import OCTAVO, SEEDS, SWEPT, Case, all_cases, run_case
 from benchmarks.autoscaling.frontier import hours_at, medians, saving
 from benchmarks.autoscaling.result_page import PAGE, PNG, SVG, as_tables, read_result, with_tables
@@ -96,6 +97,16 @@ def test_half_a_line_of_kept_outcomes_is_left_out(tmp_path) -> None:
 
 
 # The law of a step --------------------------------------------------------------------------------------
+
+
+def test_outcomes_of_an_earlier_planner_are_not_counted_in(tmp_path) -> None:
+    planner = tmp_path / "operator/octavo_operator/decide/scaling/planner.py"
+    planner.parent.mkdir(parents=True)
+    planner.write_text("HEADROOM = 1.15\n")
+    before = place_to_keep(tmp_path)
+    assert place_to_keep(tmp_path) == before
+    planner.write_text("HEADROOM = 1.2\n")
+    assert place_to_keep(tmp_path) != before
 
 
 def test_law_tells_the_times_of_recorded_steps_of_the_real_engine() -> None:

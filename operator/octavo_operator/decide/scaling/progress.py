@@ -92,7 +92,7 @@ def whole_middles(histogram: Histogram) -> list[tuple[float, float]]:
     """The same for whole numbers: the bucket above 4 and up to 6 holds 5 and 6.
 
     >>> whole_middles(Histogram(bounds=(1.0, 2.0, 4.0), counts=(4, 10, 11, 11)))
-    [(1.0, 4), (2.0, 6), (3.5, 1)]
+    [(1.0, 4.0), (2.0, 6), (3.5, 1)]
     """
     return [(size + 0.5, count) for size, count in middles(histogram) if count > 0]
 
