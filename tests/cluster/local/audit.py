@@ -37,6 +37,8 @@ class Request:
     account: str
     """`namespace:name`"""
     verb: str
+    namespace: str
+    """Of the object; empty where it is in none."""
     group: str
     resource: str
     """With its subresource: `pods/status`."""
@@ -72,6 +74,7 @@ def _parse(event: dict[str, dict[str, str]], account: str) -> Request:
     return Request(
         account=account,
         verb=str(event["verb"]),
+        namespace=place.get("namespace", ""),
         group=place.get("apiGroup", ""),
         resource=place["resource"] + (f"/{subresource}" if subresource else ""),
         code=int(answer.get("code", 0)),
