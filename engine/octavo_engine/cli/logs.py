@@ -6,7 +6,9 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Final, TextIO
+from typing import Final
+
+from octavo.cli.standard_error import StandardErrorHandler
 
 STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -26,15 +28,6 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields, ensure_ascii=False, default=str)
-
-
-class StandardErrorHandler(logging.StreamHandler[TextIO]):
-    """Writes to what `sys.stderr` is by then: whoever replaced it may have closed the earlier one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        self.stream = sys.stderr
-        super().emit(record)
 
 
 def set_up_logging(log_format: str) -> None:

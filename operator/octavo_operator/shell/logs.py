@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final
+
+from octavo.cli.standard_error import StandardErrorHandler
 
 EXTRA_FIELDS: Final = ("namespace", "service", "reason", "seconds", "event")
 
@@ -26,14 +27,6 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
-
-
-class StandardErrorHandler(logging.StreamHandler[TextIO]):
-    """Writes to what `sys.stderr` is by then: whoever replaced it may have closed the earlier one."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stream = sys.stderr
-        super().emit(record)
 
 
 def configure_logs(log_format: str) -> None:
