@@ -18,8 +18,8 @@ from octavo_operator.simulation.policies.static import Static
 from octavo_operator.simulation.run import Setting, simulate
 from octavo_operator.simulation.workloads import draw_workload
 
-SEEDS: Final = (200, 201, 202, 203, 204)
-"""First looked at when the planner was done. What had to be chosen was chosen on seeds 100 to 104."""
+SEEDS: Final = tuple(range(300, 310))
+"""First looked at when the planner was done. What had to be chosen was chosen on seeds 100 to 109."""
 FEW_SEEDS: Final = SEEDS[:3]
 """Where no claim hangs on it."""
 INITIAL_REPLICAS: Final[Mapping[str, int]] = {"low": 1, "diurnal": 8, "step": 10}
@@ -29,8 +29,10 @@ PROVEN: Final = ("conv", "mix", "diurnal")
 OTHERS: Final = ("code", "step", "spike", "low")
 COLD_STARTS: Final = (60.0, 180.0)
 SLOW_START: Final = 360.0
-TARGETS: Final = (6.5, 8.0, 10.0, 12.0, 14.0, 17.0)
+TARGETS: Final = (6.5, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.5, 17.0, 18.5, 20.0, 22.0)
 """Requests in flight for each replica, for the oracle that knows the best one afterwards."""
+LOW_TARGETS: Final = (2.0, 2.5, 3.0, 3.5, 4.0, 5.0)
+"""For a load that asks for them."""
 OCTAVO: Final = "Octavo"
 WRONG: Final[Mapping[str, tuple[float, bool]]] = {
     "Octavo, prior 30 % low": (0.7, True),
@@ -68,7 +70,19 @@ def planner(setting: Setting, *, name: str = OCTAVO) -> Planner:
     return Planner(name=name, spec=spec, engine=setting.engine, prior=prior, learns=learns)
 
 
-SWEPT: Final = tuple(f"KEDA in-flight {target:g}" for target in TARGETS)
+def _swept(targets: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple(f"KEDA in-flight {target:g}" for target in targets)
+
+
+SWEPT: Final = _swept((*LOW_TARGETS, *TARGETS))
+SWEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "conv": _swept(TARGETS),
+    "mix": _swept(TARGETS),
+    "shift": _swept((*LOW_TARGETS, *TARGETS[:6])),
+}
+"""The targets that are tried on a load, ascending."""
+COMPARED: Final = "KEDA in-flight 12"
+"""On every load: a target that somebody might have chosen."""
 NAMED: Final = (
     "HPA queue 5",
     "KEDA queue 5",
@@ -89,7 +103,10 @@ def _baselines() -> Mapping[str, Callable[[], Policy]]:
         "WVA-V2-like": partial(Saturation, law=A10_8B.law),
         "static 20": partial(Static, replicas=20),
         "static 24": partial(Static, replicas=24),
-        **{f"KEDA in-flight {target:g}": partial(keda_in_flight, target) for target in TARGETS},
+        **{
+            f"KEDA in-flight {target:g}": partial(keda_in_flight, target)
+            for target in (*LOW_TARGETS, *TARGETS)
+        },
     }
 
 
@@ -102,12 +119,13 @@ def policy_of(case: Case, setting: Setting) -> Policy:
 def all_cases() -> Iterator[Case]:
     """Everything that the committed result holds, the most wanted first."""
     yield from _cases(PROVEN, COLD_STARTS, (OCTAVO,))
-    yield from _cases(("conv", "mix"), COLD_STARTS, SWEPT)
-    yield from _cases(("blackout",), (180.0,), (OCTAVO, "KEDA in-flight 12"))
+    for workload, targets in SWEEPS.items():
+        yield from _cases((workload,), COLD_STARTS, (OCTAVO, *targets))
+    yield from _cases(("blackout",), (180.0,), (OCTAVO, COMPARED))
     yield from _cases(("conv",), (180.0,), tuple(WRONG), seeds=FEW_SEEDS)
-    yield from _cases(("diurnal",), (180.0,), SWEPT[1:])
+    yield from _cases(("diurnal",), (180.0,), (COMPARED,))
     yield from _cases(("conv", "mix"), (180.0,), NAMED, seeds=FEW_SEEDS)
-    yield from _cases(OTHERS, (180.0,), (OCTAVO, "KEDA in-flight 12"), seeds=FEW_SEEDS)
+    yield from _cases(OTHERS, (180.0,), (OCTAVO, COMPARED), seeds=FEW_SEEDS)
     yield from _cases(PROVEN, (SLOW_START,), (OCTAVO,), seeds=FEW_SEEDS)
 
 

@@ -1,13 +1,12 @@
-"""Attainment against replica-hours: medians over seeds, and what equal attainment costs a swept baseline."""
+"""Attainment against replica-hours: medians over seeds, and what a sweep costs at an attainment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from benchmarks.autoscaling.cases import OCTAVO, SWEPT, Case
 from octavo_operator.simulation.outcome import Outcome
 
 
@@ -70,47 +69,3 @@ def hours_at(sweep: Sequence[tuple[float, float]], attained: float) -> float | N
         if left != right and min(left, right) <= attained <= max(left, right):
             found.append(left_hours + (right_hours - left_hours) * (attained - left) / (right - left))
     return min(found, default=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saving:
-    """The planner against the oracle-tuned target, seed by seed."""
-
-    workload: str
-    cold_start_seconds: float
-    percents: tuple[float, ...]
-    """Fewer replica-hours at equal attainment, one for each seed in which the baseline attains as much."""
-    out_of_reach: int
-    """Seeds in which no target attains as much."""
-
-    @property
-    def percent(self) -> float | None:
-        """The median; a seed out of reach counts as the highest."""
-        values = sorted([*self.percents, *([float("inf")] * self.out_of_reach)])
-        middle = median(values) if values else None
-        return None if middle == float("inf") else middle
-
-
-def saving(outcomes: Mapping[Case, Outcome], workload: str, cold_start_seconds: float) -> Saving:
-    """For each seed that has the planner and the whole sweep."""
-    percents: list[float] = []
-    out_of_reach = 0
-    runs = [
-        one
-        for one in outcomes.values()
-        if (one.workload, one.cold_start_seconds) == (workload, cold_start_seconds)
-    ]
-    for ours in (one for one in runs if one.policy == OCTAVO):
-        swept = {one.policy: one for one in runs if one.seed == ours.seed and one.policy in SWEPT}
-        sweep = [(swept[name].attained_percent, swept[name].replica_hours) for name in SWEPT if name in swept]
-        theirs = hours_at(sweep, ours.attained_percent)
-        if theirs is not None:
-            percents.append(100 * (1 - ours.replica_hours / theirs))
-        elif sweep:
-            out_of_reach += 1
-    return Saving(
-        workload=workload,
-        cold_start_seconds=cold_start_seconds,
-        percents=tuple(percents),
-        out_of_reach=out_of_reach,
-    )

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.autoscaling.cases import NAMED, OCTAVO, SWEPT, Case
+from benchmarks.autoscaling.cases import COLD_STARTS, NAMED, OCTAVO, SWEEPS, SWEPT, Case
 from benchmarks.autoscaling.frontier import Point, medians
 from octavo_operator.simulation.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANELS: Final = (("conv", 60.0), ("mix", 60.0), ("conv", 180.0), ("mix", 180.0))
+PANELS: Final = tuple((load, cold_start) for cold_start in COLD_STARTS for load in SWEEPS)
 OURS, SWEEP, OTHERS = "#1f5fa8", "#d9a441", "#888888"
 
 
@@ -23,8 +23,8 @@ def write_plots(outcomes: Mapping[Case, Outcome], *, png: Path, svg: Path) -> No
     from matplotlib.figure import Figure
 
     with rc_context({"svg.hashsalt": "octavo"}):
-        figure = Figure(figsize=(11, 8), dpi=110, layout="constrained")
-        for axes, (workload, cold_start) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+        figure = Figure(figsize=(15, 8), dpi=110, layout="constrained")
+        for axes, (workload, cold_start) in zip(figure.subplots(2, len(SWEEPS)).flat, PANELS, strict=True):
             points = [
                 point
                 for point in medians(outcomes.values())

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from benchmarks.autoscaling.cases import Case, all_cases
+from benchmarks.autoscaling.cases import SWEEPS, Case, all_cases
 from benchmarks.autoscaling.plot import write_plots
 from benchmarks.autoscaling.sweep import key_of
 from benchmarks.autoscaling.tables import claim_table, load_table, policy_table
@@ -22,7 +22,7 @@ SVG: Final = ROOT / "docs" / "concepts" / "autoscaling-proof.svg"
 BEGIN: Final = "<!-- begin: written by python -m benchmarks.autoscaling --write -->"
 END: Final = "<!-- end -->"
 WORKLOAD: Final = (
-    "conv, code, mix, step, spike, diurnal, low and blackout of octavo_operator.simulation.workloads, "
+    "conv, code, mix, shift, step, spike, diurnal, low and blackout of octavo_operator.simulation.workloads, "
     "lengths fitted to the Azure LLM inference traces 2023 (Microsoft, CC-BY 4.0)"
 )
 CONDITIONS: Final = {
@@ -65,7 +65,7 @@ def as_tables(outcomes: Mapping[Case, Outcome], *, date: str) -> str:
     left_out = f"; {missing} runs of the whole plan were left out" if missing else ""
     parts = [f"{len(outcomes)} runs of {date}{left_out}.", claim_table(outcomes)]
     parts += ["## Every load", load_table(outcomes)]
-    for workload in ("conv", "mix"):
+    for workload in SWEEPS:
         for cold_start in (180.0, 60.0):
             parts.append(f"## {workload}, cold start {cold_start:.0f} s")
             parts.append(policy_table(outcomes, workload, cold_start))

@@ -72,7 +72,7 @@ def replica_capacity(
     >>> found = replica_capacity(costs, chat, small, slo)
     >>> found.limited_by, found.sequences  # 0.85 × 12,000 / 600
     ('KVCache', 17.0)
-    >>> 1.2 < found.rate < 2.0 < found.tpot_rate  # eight to ten sequences in the mean, twenty now and then
+    >>> 1.5 < found.rate < 2.5 < found.tpot_rate  # thirteen sequences in the mean, twenty now and then
     True
     """
     points = _points(costs, traffic, limits, objective)

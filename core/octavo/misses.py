@@ -20,6 +20,8 @@ from octavo.token_sizes import steps_of
 
 GROWTH_IN_USE: Final = 0.25
 """Of the cache that is kept back for sequences that grow: so much is taken at a time."""
+FREED_IN_TURN: Final = 0.5
+"""Of what is freed while a request can wait: the rest goes to those that waited before it."""
 LEAST_LIVES: Final = 1e-3
 
 
@@ -57,12 +59,20 @@ def misses_at(
     running = occupancy(costs, traffic, rate)
     held = running * traffic.kv_tokens
     room = (1 - GROWTH_IN_USE * (1 - limits.memory_share)) * limits.kv_tokens
+    freed = room * _ended_in_time(costs, traffic, objective, rate)
     return Misses(
         slow=slow_share(costs, traffic, objective.tpot_seconds, rate),
         late=late_share(costs, traffic, objective.ttft_seconds, rate),
-        blocked=share_above(room, mean=held, variance=held * traffic.kv_spread),
+        blocked=share_above(room + FREED_IN_TURN * freed, mean=held, variance=held * traffic.kv_spread),
         crowded=share_above(limits.max_sequences, mean=running, variance=running),
     )
+
+
+def _ended_in_time(costs: StepCosts, traffic: Traffic, objective: Objective, rate: float) -> float:
+    """Share of the sequences that end while a request without room can still be in time."""
+    step = tpot_seconds(costs, traffic, rate)
+    own = costs.prefill_token_seconds * traffic.prompts.mean + step
+    return max(0.0, objective.ttft_seconds - own) / (traffic.output_tokens * step)
 
 
 def slow_share(costs: StepCosts, traffic: Traffic, tpot: float, rate: float) -> float:

@@ -28,6 +28,7 @@ RECOMMENDATIONS_PATH: Final = "/recommendations/"
 
 TERMS: Final[tuple[tuple[str, str, Callable[[ScalingFigures], float | None]], ...]] = (
     ("demand_requests_per_second", "Arrivals, the mean of the last minute.", lambda f: f.demand_rate),
+    ("expected_requests_per_second", "Arrivals to expect after a cold start.", lambda f: f.expected_rate),
     ("replica_requests_per_second", "What a replica is loaded to.", lambda f: f.replica_rate),
     ("headroom_ratio", "Growth of demand to be ready for.", lambda f: f.headroom),
     ("occupied_replicas", "Replicas that sequences fill now.", lambda f: f.occupied_replicas),

@@ -88,11 +88,21 @@ def code(random: np.random.Generator, scale: float) -> Workload:
 
 def shifting_mix(random: np.random.Generator, scale: float) -> Workload:
     """A wandering rate of which the share of code goes from a tenth to a half and back."""
+    return _mix(random, scale, name="mix", least=0.1, most=0.5)
+
+
+def whole_shift(random: np.random.Generator, scale: float) -> Workload:
+    """A wandering rate that is all chat, then all code, then all chat again."""
+    return _mix(random, scale, name="shift", least=0.0, most=1.0)
+
+
+def _mix(random: np.random.Generator, scale: float, *, name: str, least: float, most: float) -> Workload:
+    """The share of code goes from the least to the most and back once."""
     rate = wandering(random, 20 * scale, 2)
     at = np.arange(len(rate)) / len(rate)
-    share = 0.3 - 0.2 * np.cos(2 * np.pi * at)
+    share = (least + most) / 2 - (most - least) / 2 * np.cos(2 * np.pi * at)
     parts = merge(draw(random, CONVERSATION, rate * (1 - share)), draw(random, CODE, rate * share))
-    return Workload(name="mix", seconds=len(rate), requests=parts)
+    return Workload(name=name, seconds=len(rate), requests=parts)
 
 
 def step(random: np.random.Generator, scale: float) -> Workload:
@@ -150,7 +160,9 @@ SHAPES: Final[Mapping[str, Callable[[np.random.Generator, float], Workload]]] = 
     "diurnal": diurnal,
     "low": low_traffic,
     "blackout": blackout,
+    "shift": whole_shift,
 }
+"""New ones at the end: a seed draws by the place."""
 
 
 def draw_workload(name: str, seed: int, *, scale: float = 1.0) -> Workload:

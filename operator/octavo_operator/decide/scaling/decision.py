@@ -13,7 +13,9 @@ class ScalingFigures:
     """The terms of a decision, for status, metrics and the explanation. Rates are per second."""
 
     demand_rate: float
-    """f: requests that arrived, the mean of the last minute."""
+    """Requests that arrived, the mean of the last minute."""
+    expected_rate: float
+    """f: to expect when a replica that is ordered now has started."""
     replica_rate: float
     """u·λ_max: what a replica is loaded to."""
     headroom: float

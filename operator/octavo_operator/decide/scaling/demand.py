@@ -13,13 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from octavo_operator.decide.scaling.cold_start import FIRST_GUESS_SECONDS
+
 MINUTE: Final = 60.0
 BUCKET_MINUTES: Final = 5
 MAX_BUCKETS: Final = 24 * 60 // BUCKET_MINUTES
-FIRST_GROWTH: Final = 1.15
-"""Until there are enough samples."""
-ENOUGH_SAMPLES: Final = 40
-"""Two a minute."""
+USUAL_GROWTHS: Final = (0.65, 0.75, 0.85, 0.95, 1.1)
+"""Of a rate that wanders by a quarter, with nothing known of it: relative to the highest of a window."""
+GRANTED: Final = 8
+"""Samples of each that are taken for granted: together as many as of twenty minutes."""
+GROWS_IN_SECONDS: Final = 1800.0
+"""A usual growth is so much more for each of these that a replica takes to start."""
 MOST_GROWTH: Final = 1.5
 """What rises faster is met when replicas are ready, and not by replicas kept for it all day."""
 LEAST_HEADROOM: Final = 0.8
@@ -28,6 +32,15 @@ NUM_GROWTHS: Final = 12
 """So many quantiles stand for the distribution."""
 LEAST_WORK: Final = 0.2
 """Replicas; what less than this grows to says nothing about the growth of more."""
+
+
+def usual_growths(horizon: float) -> tuple[float, ...]:
+    """Of a load that nothing is known of, where a replica takes so many seconds to start.
+
+    >>> usual_growths(0.0)
+    (0.65, 0.75, 0.85, 0.95, 1.1)
+    """
+    return tuple(growth * (1 + horizon / GROWS_IN_SECONDS) for growth in USUAL_GROWTHS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ class DemandMemory:
 
     buckets: tuple[DemandBucket, ...] = ()
     """Oldest first; the last one is still open."""
-    growths: tuple[float, ...] = (FIRST_GROWTH,)
+    growths: tuple[float, ...] = usual_growths(FIRST_GUESS_SECONDS)
     """Of the loads that came, relative to what was sized for: quantiles, ascending."""
 
     def highest(self, *, seconds: float) -> float:
@@ -84,9 +97,12 @@ def _rounded(work: float) -> float:
 
 def _growths(buckets: tuple[DemandBucket, ...], horizon: float) -> tuple[float, ...]:
     ahead = max(1, int(horizon / MINUTE + 0.5))
-    ratios = sorted(ratio for run in _runs(buckets) for ratio in _ratios(run, ahead))
-    if len(ratios) < ENOUGH_SAMPLES:
-        return (FIRST_GROWTH,)
+    ratios = sorted(
+        [
+            *usual_growths(horizon) * GRANTED,
+            *(ratio for run in _runs(buckets) for ratio in _ratios(run, ahead)),
+        ]
+    )
     middles = (int((index + 0.5) * len(ratios) / NUM_GROWTHS) for index in range(NUM_GROWTHS))
     return tuple(min(ratios[place], MOST_GROWTH) for place in middles)
 

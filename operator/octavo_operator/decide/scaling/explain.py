@@ -13,7 +13,7 @@ MOST_NAMED: Final = 3
 
 
 def explain(replicas: int, figures: ScalingFigures, *, remark: str, view: ServiceView, now: float) -> str:
-    """As `6 replicas: 8.9 req/s × 1.35 headroom / 2.06 req/s per replica (KVCache-bound at 27 …)`."""
+    """As `6 replicas: 8.9 req/s expected (9.4 now) × 1.35 headroom / 2.06 req/s per replica (…)`."""
     parts = [f"{_counted(replicas)}: {_load(figures)}", *_remarks(figures, remark, view, now)]
     return "; ".join(parts)
 
@@ -38,10 +38,12 @@ def _load(figures: ScalingFigures) -> str:
         f"({capacity.limited_by}-bound at {capacity.sequences:.0f} sequences, "
         f"TPOT {1000 * capacity.tpot_seconds:.0f} ms)"
     )
-    demand = shown_rate(figures.demand_rate)
-    arithmetic = f"{demand} req/s × {figures.headroom:.2f} headroom / {shown_rate(rate)} req/s"
+    expected = f"{shown_rate(figures.expected_rate)} req/s"
+    if shown_rate(figures.demand_rate) != shown_rate(figures.expected_rate):
+        expected += f" expected ({shown_rate(figures.demand_rate)} now)"
+    arithmetic = f"{expected} × {figures.headroom:.2f} headroom / {shown_rate(rate)} req/s"
     words = f"{arithmetic} per replica {bound}"
-    if figures.occupied_replicas > figures.demand_rate * figures.headroom / rate:
+    if figures.occupied_replicas > figures.expected_rate * figures.headroom / rate:
         words += f", sequences there now fill {figures.occupied_replicas:.1f}"
     return words
 

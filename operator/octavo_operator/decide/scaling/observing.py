@@ -10,6 +10,7 @@ from octavo.replica_load import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts, learn, start_learning
 from octavo_operator.api.spec import Autoscaling
 from octavo_operator.decide.scaling.cold_start import measure_cold_starts, note_ready
+from octavo_operator.decide.scaling.forecast import remember_usual
 from octavo_operator.decide.scaling.pressure import measure_pressure, remember_pressure
 from octavo_operator.decide.scaling.progress import Progress, progress_between
 from octavo_operator.decide.scaling.readings import EngineReading
@@ -40,6 +41,8 @@ class Round:
     """Ready pods that could not be read."""
     rate: float | None
     """Requests a second over the last minute; None before any rate is known."""
+    sequences: float | None
+    """That run or wait; None where a ready pod could not be read, or none is ready."""
     is_settled: bool
     """A whole minute of rates is known."""
     is_dark: bool
@@ -90,7 +93,8 @@ def observe(
         cold_starts=_cold_starts(state, view),
         memory_share=min(MEMORY_SHARE, state.memory_share * SHARE_RECOVERY ** (seconds / 60)),
     )
-    return _describe(view, live, fresh, now=now), state
+    seen = _describe(view, live, fresh, now=now)
+    return seen, _remember_usual(state, seen, seconds=seconds)
 
 
 def _progress(fresh: dict[str, EngineReading], live: LiveMemory) -> dict[str, Progress]:
@@ -154,11 +158,26 @@ def _describe(view: ServiceView, live: LiveMemory, fresh: dict[str, EngineReadin
         unknown=view.count("ready") - len(fresh),
         # Over a whole minute from the start: what is not known yet counts as no request.
         rate=None if counted is None else _rate(live.arrivals, now=now),
+        sequences=_sequences(view, fresh),
         is_settled=counted is not None and now - counted >= RATE_SECONDS - ROUND_SECONDS,
         is_dark=not fresh and view.count("ready") > 0,
         is_blackout=live.blind_rounds >= BLACKOUT_ROUNDS,
         blind_seconds=now - live.blind_since if live.blind_since is not None else 0.0,
     )
+
+
+def _sequences(view: ServiceView, fresh: dict[str, EngineReading]) -> float | None:
+    if not fresh or len(fresh) < view.count("ready"):
+        return None
+    return sum(one.running + one.waiting for one in fresh.values())
+
+
+def _remember_usual(state: PlannerState, seen: Round, *, seconds: float) -> PlannerState:
+    """Only what is known whole."""
+    if seen.rate is None or seen.sequences is None or not seen.is_settled:
+        return state
+    usual = remember_usual(state.usual_load, seconds=seconds, rate=seen.rate, sequences=seen.sequences)
+    return replace(state, usual_load=usual)
 
 
 def _cold_starts(state: PlannerState, view: ServiceView) -> tuple[float, ...]:

@@ -19,7 +19,7 @@ from octavo_operator.decide.scaling.explain import explain, explain_blind
 from octavo_operator.decide.scaling.fixed import clamp
 from octavo_operator.decide.scaling.lowering import Lowering, choose_lower
 from octavo_operator.decide.scaling.observing import Round, objective_of, observe
-from octavo_operator.decide.scaling.sizing import Need, size_up, usual_worth
+from octavo_operator.decide.scaling.sizing import Need, settled_worth, size_up
 from octavo_operator.decide.scaling.state import PlannerState, note_change, note_wanted, resumed
 from octavo_operator.decide.scaling.stuck import without_stuck
 from octavo_operator.decide.scaling.view import ServiceView
@@ -94,11 +94,13 @@ def _remember(
         known_since=now if state.known_since is None else state.known_since,
         wanted=note_wanted(state.wanted, now=now, replicas=need.high, window=window),
         loads=loads,
-        demand=remember_demand(before, now=now, work=need.work, sized=loads[0][1], horizon=horizon),
+        demand=remember_demand(
+            before, now=now, work=need.rate / need.replica_rate, sized=loads[0][1], horizon=horizon
+        ),
     )
     if state.demand.buckets[-1].start == (before.buckets[-1].start if before.buckets else None):
         return state
-    return replace(state, worth=usual_worth(state, view=view, objective=objective_of(policy)))
+    return replace(state, worth=settled_worth(state, view=view, objective=objective_of(policy)))
 
 
 def window_seconds(policy: Autoscaling, horizon: float) -> float:
@@ -175,7 +177,8 @@ def _decide(
     horizon: float,
 ) -> tuple[ScalingDecision, PlannerState]:
     figures = ScalingFigures(
-        demand_rate=need.work * need.replica_rate,
+        demand_rate=need.rate,
+        expected_rate=need.expected,
         replica_rate=need.replica_rate,
         headroom=need.headroom,
         occupied_replicas=need.occupied,

@@ -9,15 +9,21 @@ from typing import Final
 from octavo.capacity import Capacity, replica_capacity
 from octavo.replica_load import Objective, ReplicaLimits, Traffic
 from octavo.step_model import StepCosts
+from octavo_operator.decide.scaling.cold_start import cold_start_seconds
 from octavo_operator.decide.scaling.demand import LEAST_HEADROOM, MOST_HEADROOM
+from octavo_operator.decide.scaling.forecast import expected_rate
 from octavo_operator.decide.scaling.observing import Round, known_costs
 from octavo_operator.decide.scaling.state import PlannerState
 from octavo_operator.decide.scaling.traffic import TrafficMemory, describe_traffic
 from octavo_operator.decide.scaling.view import ServiceView
 
-BUDGET_SHARE: Final = 0.85
+BUDGET_SHARE: Final = 0.7
 """Of the misses that the objective allows, what the model may spend; the rest is for what it does not know.
 Chosen in the simulator on seeds that no result is reported on."""
+MOST_SPENT: Final = 1.15
+"""Times the budget: traffic that is heavier than usual misses no more, whatever is usual."""
+WORTH_BUCKETS: Final = 12
+"""An hour."""
 MOST_REPLICAS: Final = 10**6
 """Whatever is reported, no more than this is computed with."""
 ROUNDING: Final = 1e-9
@@ -27,8 +33,12 @@ ROUNDING: Final = 1e-9
 class Need:
     """What the load needs, and what it was computed from."""
 
+    rate: float
+    """Requests a second of the last minute."""
+    expected: float
+    """f: requests a second to expect when a replica that is ordered now has started."""
     work: float
-    """f in replicas: arrivals over what a replica is loaded to."""
+    """f in replicas: over what a replica is loaded to."""
     headroom: float
     """m"""
     occupied: float
@@ -54,14 +64,20 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
     traffic = _described(state.traffic, view=view, state=state)
     capacity = replica_capacity(costs, traffic, limits, objective)
     loads = state.demand.growths
-    worth = _worth_of(capacity, loads, objective) if state.worth is None else state.worth
+    worth = _worth_of(capacity, loads, BUDGET_SHARE * objective.budget)
+    if state.worth is not None:
+        worth = min(state.worth, _worth_of(capacity, loads, MOST_SPENT * objective.budget))
     replica_rate = capacity.curve.rate_worth(worth)
     headroom = replica_rate / capacity.curve.rate_worth_among(worth, loads)
     headroom = min(max(headroom, LEAST_HEADROOM), MOST_HEADROOM)
-    work = (seen.rate or 0.0) / replica_rate
+    rate = seen.rate or 0.0
+    expected = _expected(seen, rate, state)
+    work = expected / replica_rate
     occupied = _occupied(seen, traffic, limits)
     needed = max(work * headroom, occupied)
     return Need(
+        rate=rate,
+        expected=expected,
         work=work,
         headroom=headroom,
         occupied=occupied,
@@ -75,18 +91,37 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
     )
 
 
-def usual_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
+def _expected(seen: Round, rate: float, state: PlannerState) -> float:
+    """Before a whole minute is known, what is known of it."""
+    if not seen.is_settled:
+        return rate
+    horizon = cold_start_seconds(state.cold_starts)
+    return expected_rate(state.usual_load, rate=rate, sequences=seen.sequences, horizon=horizon)
+
+
+def settled_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
+    """The mean of what was usual at the end of each bucket, of hours: a worth that followed the traffic would
+    buy replicas where they save little, whenever there is little to save."""
+    usual = _usual_worth(state, view=view, objective=objective)
+    if usual is None or state.worth is None or min(usual, state.worth) <= 0:
+        return usual
+    weight = 1 / min(len(state.demand.buckets), WORTH_BUCKETS)
+    return float(state.worth ** (1 - weight) * usual**weight)
+
+
+def _usual_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
     """What one more replica has to save, if usual traffic may just spend the budget of misses."""
     if state.limits is None:
         return None
     limits = replace(state.limits, memory_share=state.memory_share)
     traffic = _described(state.usual, view=view, state=state)
     capacity = replica_capacity(known_costs(state, view).costs, traffic, limits, objective)
-    return _worth_of(capacity, state.demand.growths, objective)
+    return _worth_of(capacity, state.demand.growths, BUDGET_SHARE * objective.budget)
 
 
-def _worth_of(capacity: Capacity, loads: tuple[float, ...], objective: Objective) -> float:
-    rate = capacity.curve.rate_within(BUDGET_SHARE * objective.budget, loads)
+def _worth_of(capacity: Capacity, loads: tuple[float, ...], missing: float) -> float:
+    """Of a replica more, if this share of requests may miss."""
+    rate = capacity.curve.rate_within(missing, loads)
     return capacity.curve.mean_worth(rate, loads)
 
 

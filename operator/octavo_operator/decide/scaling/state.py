@@ -14,6 +14,7 @@ from octavo.replica_load import MEMORY_SHARE, Objective, ReplicaLimits
 from octavo.step_learning import LearnedCosts
 from octavo_operator.decide.scaling.decision import PastDecision
 from octavo_operator.decide.scaling.demand import DemandMemory
+from octavo_operator.decide.scaling.forecast import UsualLoad
 from octavo_operator.decide.scaling.pressure import Pressure
 from octavo_operator.decide.scaling.readings import EngineReading
 from octavo_operator.decide.scaling.traffic import TrafficMemory
@@ -74,8 +75,10 @@ class PlannerState:
     """(time, offered work in replicas) of the window, as `wanted`."""
     worth: float | None = None
     """Misses a second that one more replica has to save, for the budget of misses to be spent just so in
-    usual traffic; None until a bucket of demand is closed."""
+    usual traffic: the mean over hours; None until a bucket of demand is closed."""
     demand: DemandMemory = field(default_factory=DemandMemory)
+    usual_load: UsualLoad = field(default_factory=UsualLoad)
+    """Over some twenty minutes."""
     limits: ReplicaLimits | None = None
     step_tokens: float = 512.0
     memory_share: float = MEMORY_SHARE

@@ -41,7 +41,7 @@ def findings(decision: ScalingDecision, **policy: Any) -> dict[str, tuple[str, s
 
 def test_explanation_is_one_sentence_with_its_numbers() -> None:
     assert decided().message == (
-        "2 replicas: 4 req/s × 1.15 headroom / 3.61 req/s per replica "
+        "2 replicas: 4 req/s × 1.01 headroom / 3.4 req/s per replica "
         "(MaxSequences-bound at 57 sequences, TPOT 57 ms)"
     )
 
