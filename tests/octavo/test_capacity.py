@@ -252,3 +252,14 @@ def test_misses_grow_with_the_rate(
         assert 0 <= getattr(fewer, cause) <= getattr(more, cause) + NEAR
         assert getattr(more, cause) <= 1
     assert fewer.any <= more.any + NEAR
+
+
+def test_fewer_requests_miss_for_want_of_room_the_longer_they_may_wait() -> None:
+    """Sequences end meanwhile, and half of what they free is for those that waited before."""
+    small = ReplicaLimits(kv_tokens=12_000, max_sequences=256)
+    hurried, patient, idle = (
+        misses_at(COSTS, chat(), small, replace(SLO, ttft_seconds=seconds), 2.0).blocked
+        for seconds in (0.05, 2.0, 20.0)
+    )
+    assert hurried > 1.5 * patient > 0.0
+    assert idle < 0.001

@@ -56,3 +56,13 @@ def test_shape_is_in_order_within_its_time_and_repeatable(name: str) -> None:
 def test_unknown_shape_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidSpec, match=r"shape: 'chat'.*conv, code"):
         draw_workload("chat", 0)
+
+
+def test_whole_shift_is_chat_then_code_then_chat_again() -> None:
+    load = draw_workload("shift", 0)
+    tenth = load.seconds / 10
+    medians = [
+        float(np.median(load.requests.output[(load.requests.arrival // tenth).astype(int) == part]))
+        for part in (0, 5, 9)
+    ]
+    assert medians[0] > 5 * medians[1] < medians[2]
