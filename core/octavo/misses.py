@@ -21,7 +21,8 @@ from octavo.token_sizes import steps_of
 GROWTH_IN_USE: Final = 0.25
 """Of the cache that is kept back for sequences that grow: so much is taken at a time."""
 FREED_IN_TURN: Final = 0.5
-"""Of what is freed while a request can wait: the rest goes to those that waited before it."""
+"""Of what is freed while a request can wait: the rest goes to those that waited before it. And none of more
+than what is free in the mean: a queue that never empties helps nobody."""
 LEAST_LIVES: Final = 1e-3
 
 
@@ -59,11 +60,12 @@ def misses_at(
     running = occupancy(costs, traffic, rate)
     held = running * traffic.kv_tokens
     room = (1 - GROWTH_IN_USE * (1 - limits.memory_share)) * limits.kv_tokens
-    freed = room * _ended_in_time(costs, traffic, objective, rate)
+    ended = room * _ended_in_time(costs, traffic, objective, rate)
+    freed = FREED_IN_TURN * min(ended, max(0.0, room - held))
     return Misses(
         slow=slow_share(costs, traffic, objective.tpot_seconds, rate),
         late=late_share(costs, traffic, objective.ttft_seconds, rate),
-        blocked=share_above(room + FREED_IN_TURN * freed, mean=held, variance=held * traffic.kv_spread),
+        blocked=share_above(room + freed, mean=held, variance=held * traffic.kv_spread),
         crowded=share_above(limits.max_sequences, mean=running, variance=running),
     )
 

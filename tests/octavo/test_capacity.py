@@ -261,5 +261,13 @@ def test_fewer_requests_miss_for_want_of_room_the_longer_they_may_wait() -> None
         misses_at(COSTS, chat(), small, replace(SLO, ttft_seconds=seconds), 2.0).blocked
         for seconds in (0.05, 2.0, 20.0)
     )
-    assert hurried > 1.5 * patient > 0.0
-    assert idle < 0.001
+    assert hurried > 1.5 * patient > idle
+
+
+def test_patience_makes_no_room_where_more_runs_than_fits() -> None:
+    """However late the first token may come: the queue would grow without end."""
+    small = ReplicaLimits(kv_tokens=12_000, max_sequences=256)
+    patient = replace(SLO, ttft_seconds=600.0, tpot_seconds=1.0)
+    found = replica_capacity(COSTS, chat(), small, patient)
+    assert occupancy(COSTS, chat(), found.rate) * 600 < 12_000
+    assert found.limited_by == "KVCache"
