@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -64,8 +64,27 @@ def hours_at(sweep: Sequence[tuple[float, float]], attained: float) -> float | N
     >>> hours_at([(99.0, 50.0), (95.0, 40.0)], 99.5) is None
     True
     """
-    found = [hours for reached, hours in sweep if reached >= attained]
-    for (left, left_hours), (right, right_hours) in pairwise(sweep):
+    hours = [each for _, each in sweep]
+    places = places_attaining([reached for reached, _ in sweep], attained)
+    return min((hours_of(hours, place) for place in places), default=None)
+
+
+def places_attaining(sweep: Sequence[float], attained: float) -> Iterator[float]:
+    """Places of a sweep that attain so much: whole numbers at its points, others between two that just do.
+
+    >>> list(places_attaining([99.0, 95.0, 80.0], 97.0))
+    [0, 0.5]
+    """
+    yield from (place for place, reached in enumerate(sweep) if reached >= attained)
+    for place, (left, right) in enumerate(pairwise(sweep)):
         if left != right and min(left, right) <= attained <= max(left, right):
-            found.append(left_hours + (right_hours - left_hours) * (attained - left) / (right - left))
-    return min(found, default=None)
+            yield place + (attained - left) / (right - left)
+
+
+def hours_of(hours: Sequence[float], place: float) -> float:
+    """
+    >>> hours_of([50.0, 40.0], 0.5), hours_of([50.0, 40.0], 1)
+    (45.0, 40.0)
+    """
+    left, share = int(place), place % 1
+    return hours[left] + share * (hours[left + 1] - hours[left]) if share else hours[left]

@@ -7,13 +7,12 @@ nobody can set: another one for every hour of traffic, known before it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 from benchmarks.autoscaling.cases import OCTAVO, SWEEPS, Case
-from benchmarks.autoscaling.frontier import hours_at
+from benchmarks.autoscaling.frontier import hours_at, hours_of, places_attaining
 from octavo_operator.simulation.outcome import Outcome
 
 
@@ -47,8 +46,9 @@ def _runs(outcomes: Mapping[Case, Outcome], workload: str, cold_start_seconds: f
     targets = SWEEPS[workload]
     by_policy: dict[str, dict[int, Outcome]] = {name: {} for name in (OCTAVO, *targets)}
     for one in outcomes.values():
-        if (one.workload, one.cold_start_seconds) == (workload, cold_start_seconds):
-            by_policy.get(one.policy, {})[one.seed] = one
+        of_load = (one.workload, one.cold_start_seconds) == (workload, cold_start_seconds)
+        if of_load and one.policy in by_policy:
+            by_policy[one.policy][one.seed] = one
     whole = set.intersection(*(set(runs) for runs in by_policy.values()))
     kept = {
         name: {seed: run for seed, run in runs.items() if seed in whole} for name, runs in by_policy.items()
@@ -74,26 +74,19 @@ def saving_by_load(outcomes: Mapping[Case, Outcome], workload: str, cold_start_s
     if not runs.ours:
         return Saving(percents=(), out_of_reach=0)
     attained = median(one.attained_percent for one in runs.ours.values())
-    found = list(_targets_attaining(list(runs.swept.values()), attained))
+    sweep = [median(one.attained_percent for one in by.values()) for by in runs.swept.values()]
+    found = [_hours_by_seed(runs, place) for place in places_attaining(sweep, attained)]
     if not found:
         return Saving(percents=(), out_of_reach=len(runs.ours))
     theirs = min(found, key=lambda hours: sum(hours.values()))
     return Saving(percents=tuple(_percent(one, theirs[s]) for s, one in runs.ours.items()), out_of_reach=0)
 
 
-def _targets_attaining(swept: Sequence[Mapping[int, Outcome]], attained: float) -> Iterator[dict[int, float]]:
-    """Replica-hours by seed of each target that attains as much, and of those between two that just do."""
-    medians = [median(one.attained_percent for one in runs.values()) for runs in swept]
-    for reached, runs in zip(medians, swept, strict=True):
-        if reached >= attained:
-            yield {seed: run.replica_hours for seed, run in runs.items()}
-    for (left, low), (right, high) in pairwise(zip(medians, swept, strict=True)):
-        if left != right and min(left, right) <= attained <= max(left, right):
-            share = (attained - left) / (right - left)
-            yield {
-                seed: low[seed].replica_hours + share * (high[seed].replica_hours - low[seed].replica_hours)
-                for seed in low
-            }
+def _hours_by_seed(runs: _Runs, place: float) -> dict[int, float]:
+    """Of one target, or of one between two."""
+    return {
+        seed: hours_of([by[seed].replica_hours for by in runs.swept.values()], place) for seed in runs.ours
+    }
 
 
 def _percent(ours: Outcome, theirs: float) -> float:

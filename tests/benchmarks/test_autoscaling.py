@@ -76,7 +76,7 @@ def test_saving_compares_seed_by_seed_and_only_whole_sweeps() -> None:
 
 
 def test_one_target_for_the_load_is_the_same_for_every_seed() -> None:
-    """On average of the seeds it attains what the planner does; the cheap seed alone would take another."""
+    """In the median of the seeds it attains what the planner does; one seed alone would take another."""
     ours = [OUTCOME, replace(OUTCOME, seed=1, replica_hours=20.0)]
     cheap = sweep((99.0, 30), (95.0, 22), (94.0, 15), seed=1)
     dear = sweep((99.0, 60), (95.0, 50), (80.0, 45))

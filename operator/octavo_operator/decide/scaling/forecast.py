@@ -12,7 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-MINUTE: Final = 60.0
+from octavo_operator.decide.scaling.demand import MINUTE
+
 USUAL_SECONDS: Final = 1200.0
 """In which what is usual is forgotten to a third."""
 KEPT_SECONDS: Final = 180.0

@@ -169,7 +169,7 @@ def _describe(view: ServiceView, live: LiveMemory, fresh: dict[str, EngineReadin
 def _sequences(view: ServiceView, fresh: dict[str, EngineReading]) -> float | None:
     if not fresh or len(fresh) < view.count("ready"):
         return None
-    return sum(one.running + one.waiting for one in fresh.values())
+    return sum(one.sequences for one in fresh.values())
 
 
 def _remember_usual(state: PlannerState, seen: Round, *, seconds: float) -> PlannerState:

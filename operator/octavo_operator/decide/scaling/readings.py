@@ -85,6 +85,11 @@ class EngineReading:
     outputs: Histogram = NOTHING_COUNTED
     """Generated tokens of requests that ended by themselves; engines of earlier versions do not tell."""
 
+    @property
+    def sequences(self) -> float:
+        """In flight: that run or wait."""
+        return self.running + self.waiting
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:

@@ -28,7 +28,7 @@ def load_of(readings: Iterable[EngineReading], *, rate: float) -> Load:
     seen = list(readings)
     return Load(
         rate=rate,
-        sequences=sum(one.running + one.waiting for one in seen),
+        sequences=sum(one.sequences for one in seen),
         kv_tokens=sum(one.kv_tokens_referenced for one in seen),
     )
 
@@ -82,4 +82,4 @@ def _tokens_left(pod: ScaledPod, output_tokens: float) -> float:
     reading = pod.reading
     if not isinstance(reading, EngineReading):
         return math.inf
-    return (reading.running + reading.waiting) * output_tokens
+    return reading.sequences * output_tokens

@@ -64,9 +64,7 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
     traffic = _described(state.traffic, view=view, state=state)
     capacity = replica_capacity(costs, traffic, limits, objective)
     loads = state.demand.growths
-    worth = _worth_of(capacity, loads, BUDGET_SHARE * objective.budget)
-    if state.worth is not None:
-        worth = min(state.worth, _worth_of(capacity, loads, MOST_SPENT * objective.budget))
+    worth = _worth_now(capacity, loads, objective, state.worth)
     replica_rate = capacity.curve.rate_worth(worth)
     headroom = replica_rate / capacity.curve.rate_worth_among(worth, loads)
     headroom = min(max(headroom, LEAST_HEADROOM), MOST_HEADROOM)
@@ -100,8 +98,10 @@ def _expected(seen: Round, rate: float, state: PlannerState) -> float:
 
 
 def settled_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
-    """The mean of what was usual at the end of each bucket, of hours: a worth that followed the traffic would
-    buy replicas where they save little, whenever there is little to save."""
+    """The mean of what was usual at the end of each bucket, of about an hour.
+
+    One that followed the traffic would buy replicas where they save little, whenever there is little to save.
+    """
     usual = _usual_worth(state, view=view, objective=objective)
     if usual is None or state.worth is None or min(usual, state.worth) <= 0:
         return usual
@@ -117,6 +117,15 @@ def _usual_worth(state: PlannerState, *, view: ServiceView, objective: Objective
     traffic = _described(state.usual, view=view, state=state)
     capacity = replica_capacity(known_costs(state, view).costs, traffic, limits, objective)
     return _worth_of(capacity, state.demand.growths, BUDGET_SHARE * objective.budget)
+
+
+def _worth_now(
+    capacity: Capacity, loads: tuple[float, ...], objective: Objective, settled: float | None
+) -> float:
+    """The settled one, as far as the traffic of now may miss; before there is one, that of this traffic."""
+    if settled is None:
+        return _worth_of(capacity, loads, BUDGET_SHARE * objective.budget)
+    return min(settled, _worth_of(capacity, loads, MOST_SPENT * objective.budget))
 
 
 def _worth_of(capacity: Capacity, loads: tuple[float, ...], missing: float) -> float:

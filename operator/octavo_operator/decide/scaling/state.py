@@ -75,7 +75,7 @@ class PlannerState:
     """(time, offered work in replicas) of the window, as `wanted`."""
     worth: float | None = None
     """Misses a second that one more replica has to save, for the budget of misses to be spent just so in
-    usual traffic: the mean over hours; None until a bucket of demand is closed."""
+    usual traffic: the mean of about an hour; None until a bucket of demand is closed."""
     demand: DemandMemory = field(default_factory=DemandMemory)
     usual_load: UsualLoad = field(default_factory=UsualLoad)
     """Over some twenty minutes."""

@@ -26,5 +26,5 @@ def _checked(pod: ScaledPod, before: EngineReading | None) -> ScaledPod:
     after = pod.reading
     if before is None or isinstance(after, Unknown) or after.at <= before.at:
         return pod
-    idle = min(before.running + before.waiting, after.running + after.waiting) <= 0
+    idle = min(before.sequences, after.sequences) <= 0
     return pod if idle or after.steps.steps != before.steps.steps else replace(pod, reading=STUCK)
