@@ -4,11 +4,12 @@ A sequence's end is not known, so its remaining output is guessed: the median of
 were longer than what it has generated already, never bare `max_tokens` (clients often leave that at
 the context limit, and reserving it would be the contiguous reservation that paging exists to avoid).
 Sequences with the least left end first and give their blocks back; so usage peaks at one of the ends.
+A block that several share is given back by the one that ends last, and so it is counted with that one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,29 +53,49 @@ class OutputHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What one sequence holds and is expected to grow by."""
+    """What one sequence holds of one KV-cache group, and by what it is expected to grow."""
 
     num_blocks: int
-    """Blocks for all its present tokens, shared ones counted by the first holder only."""
-    remaining_blocks: int
-    """Blocks of output still to come, at least one."""
+    """Blocks for all its present tokens, less those that a sequence which ends no sooner is counted with."""
+    room_tokens: int
+    """Further tokens for which its last block has room."""
+    remaining_tokens: int
+    """Output still to come, at least one token."""
+    growth_blocks: int
+    """Blocks by which it grows until its end: fewer than its output fills where a window moves on."""
+
+    def tokens_until_last_growth(self, block_size: int) -> int:
+        """Output tokens after which its next one begins the last of its blocks."""
+        return self.room_tokens + (self.growth_blocks - 1) * block_size
 
 
-def predicted_peak_blocks(forecasts: Sequence[Forecast]) -> int:
+def predicted_peak_blocks(forecasts: Sequence[Forecast], *, block_size: int) -> int:
     """Most blocks in use at any time from now on, if the forecasts come true.
 
-    When the sequence with the i-th most left ends, it and the i before it have each grown by what
-    it had left; all others have ended already.
+    All generate in step, so that usage peaks when one of them is about to end. Each begins a block
+    when its own last one is full: at different tokens, which matters in a small pool.
 
-    >>> short, long = Forecast(num_blocks=4, remaining_blocks=1), Forecast(num_blocks=2, remaining_blocks=6)
-    >>> predicted_peak_blocks([short, long])  # both after one more block: 4 + 1 + 2 + 1
+    >>> short = Forecast(num_blocks=4, room_tokens=0, remaining_tokens=3, growth_blocks=1)
+    >>> long = Forecast(num_blocks=2, room_tokens=2, remaining_tokens=96, growth_blocks=6)
+    >>> predicted_peak_blocks([short, long], block_size=16)  # before the short one ends: 4 + 1 + 2 + 1
     8
     """
-    peak = held = 0
-    ordered = sorted(forecasts, key=lambda forecast: -forecast.remaining_blocks)
-    for index, forecast in enumerate(ordered):
-        held += forecast.num_blocks
-        peak = max(peak, held + forecast.remaining_blocks * (index + 1))
+
+    def until_last(one: Forecast) -> int:
+        return one.tokens_until_last_growth(block_size)
+
+    latest_growth = sorted(forecasts, key=until_last)
+    rooms: list[int] = []  # of those that still grow, rising
+    peak = others = 0
+    for ending in sorted(forecasts, key=lambda one: -one.remaining_tokens):
+        tokens = ending.remaining_tokens
+        others += ending.num_blocks + ending.growth_blocks
+        while latest_growth and until_last(latest_growth[-1]) >= tokens:
+            growing = latest_growth.pop()
+            others -= growing.growth_blocks
+            insort(rooms, growing.room_tokens)
+        begun, rest = divmod(tokens, block_size)
+        peak = max(peak, others + begun * len(rooms) + bisect_left(rooms, rest))
     return peak
 
 

@@ -241,25 +241,27 @@ class Scheduler:
             return False
         if not self.running:
             return True
+        peak = predicted_peak_blocks(self._forecasts(sequence, hit), block_size=self.limits.block_size)
+        return peak <= admission_limit_blocks(self.limits.num_blocks)
+
+    def _forecasts(self, candidate: Sequence, hit: CacheHit) -> list[Forecast]:
+        """Of all that would run. Who ends last comes first, so that blocks it shares are counted with it."""
+        forecasts: list[Forecast] = []
         seen: set[int] = set()
-        forecasts = [self._forecast(other, seen) for other in self.running]
-        candidate = self._blocks.blocks_not_in(seen, sequence, hit)
-        remaining = self._remaining_blocks(sequence, num_computed=hit.num_tokens)
-        forecasts.append(Forecast(num_blocks=candidate, remaining_blocks=remaining))
-        return predicted_peak_blocks(forecasts) <= admission_limit_blocks(self.limits.num_blocks)
+        for sequence in sorted((*self.running, candidate), key=self._expected_growth, reverse=True):
+            forecasts += self._blocks.forecast(
+                sequence,
+                growth=self._expected_growth(sequence),
+                seen=seen,
+                hit=hit if sequence is candidate else None,
+            )
+        return forecasts
 
-    def _forecast(self, sequence: Sequence, seen: set[int]) -> Forecast:
-        return Forecast(
-            num_blocks=self._blocks.count_unseen(sequence, seen),
-            remaining_blocks=self._remaining_blocks(sequence, num_computed=sequence.num_computed_tokens),
-        )
-
-    def _remaining_blocks(self, sequence: Sequence, *, num_computed: int) -> int:
-        """Blocks, over all groups, that its further output is expected to take, at least one."""
+    def _expected_growth(self, sequence: Sequence) -> int:
+        """Output tokens that are still expected of it, at least one."""
         generated = sequence.num_output_tokens
         expected = self._history.expected_length(num_generated=generated, max_tokens=sequence.stop.max_tokens)
-        growth = max(1, expected - generated)
-        return self._blocks.blocks_of_growth(sequence, growth, num_computed=num_computed)
+        return max(1, expected - generated)
 
     def _start(self, sequence: Sequence, hit: CacheHit, chunk: int) -> None:
         self.waiting.popleft()

@@ -5,9 +5,11 @@ The scheduler decides who runs; this module does what that means for blocks, for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
+from octavo_engine.scheduling.admission import Forecast
 from octavo_engine.scheduling.block_pool import NULL_BLOCK, BlockPool
 from octavo_engine.scheduling.kv_groups import KVCacheGroup, common_hit
 from octavo_engine.scheduling.prefix_cache import PrefixHasher
@@ -179,26 +181,27 @@ class SequenceBlocks:
             needed += sum(self._pool.is_idle(block_id) for block_id in held)
         return needed
 
-    def blocks_not_in(self, seen: set[int], sequence: Sequence, hit: CacheHit) -> int:
-        """Blocks for all present tokens of a candidate, less those of its hit that others hold."""
-        shared = sum(block_id in seen for table in hit.tables for block_id in table)
-        return sum(self._most_held(sequence, sequence.num_tokens, num_computed=hit.num_tokens)) - shared
+    def forecast(
+        self, sequence: Sequence, *, growth: int, seen: set[int], hit: CacheHit | None = None
+    ) -> Iterator[Forecast]:
+        """For each group what a sequence, or a candidate with its hit, holds, and how it grows.
 
-    def count_unseen(self, sequence: Sequence, seen: set[int]) -> int:
-        """Blocks for all present tokens, computed or not, less those in `seen`, which grows by them."""
-        count = 0
-        most = self._most_held(sequence, sequence.num_tokens, num_computed=sequence.num_computed_tokens)
-        for most_held, table in zip(most, sequence.block_tables, strict=True):
-            held = set(table) - {NULL_BLOCK}
-            count += len(held - seen) + max(0, most_held - len(held))
-            seen |= held
-        return count
-
-    def blocks_of_growth(self, sequence: Sequence, num_tokens: int, *, num_computed: int) -> int:
-        """Blocks, over all groups, that `num_tokens` more take, at least one."""
+        `growth` is in tokens. Blocks are those of all present tokens, computed or not, less those in
+        `seen`, which grows by the ones in its tables.
+        """
+        tables = sequence.block_tables if hit is None else hit.tables
+        num_computed = sequence.num_computed_tokens if hit is None else hit.num_tokens
         now = self._most_held(sequence, sequence.num_tokens, num_computed=num_computed)
-        then = self._most_held(sequence, sequence.num_tokens + num_tokens, num_computed=num_computed)
-        return max(1, sum(then) - sum(now))
+        then = self._most_held(sequence, sequence.num_tokens + growth, num_computed=num_computed)
+        for table, most_now, most_then in zip(tables, now, then, strict=True):
+            held = set(table) - {NULL_BLOCK}
+            yield Forecast(
+                num_blocks=max(most_now, len(held)) - len(held & seen),
+                room_tokens=-sequence.num_tokens % self._block_size,
+                remaining_tokens=growth,
+                growth_blocks=most_then - most_now,
+            )
+            seen |= held
 
     def _most_held(self, sequence: Sequence, num_tokens: int, *, num_computed: int) -> list[int]:
         """For each group the most blocks held until `num_tokens` are computed, from `num_computed` on.

@@ -35,28 +35,24 @@ def expected_output(lengths: Ints, known: int, generated: int, limit: int) -> in
 
 
 @compiled
-def remaining_blocks(law: StepLaw, requests: Records, replicas: Records, replica: int, request: int) -> int:
-    """Blocks that its further output is expected to take, at least one."""
+def remaining_tokens(law: StepLaw, requests: Records, replicas: Records, replica: int, request: int) -> int:
+    """Output that is still expected of it, at least one token."""
     generated = requests[request]["generated"]
     known = min(replicas[replica]["num_outputs"], HISTORY)
     lengths = replicas[replica]["outputs_sorted"]
-    growth = max(1, expected_output(lengths, known, generated, law.max_output_tokens) - generated)
-    tokens = requests[request]["prompt"] + generated
-    after = blocks_for(tokens + growth, law.block_tokens)
-    return max(1, after - blocks_for(tokens, law.block_tokens))
+    return max(1, expected_output(lengths, known, generated, law.max_output_tokens) - int(generated))
 
 
 @compiled
-def own_blocks(law: StepLaw, requests: Records, request: int) -> int:
-    """Blocks of all its present tokens that are not of the shared prefix."""
-    tokens = requests[request]["prompt"] + requests[request]["generated"] - requests[request]["shared"]
-    return blocks_for(tokens, law.block_tokens)
+def own_tokens(requests: Records, request: int) -> int:
+    """All its present tokens that are not of the shared prefix."""
+    return int(requests[request]["prompt"] + requests[request]["generated"] - requests[request]["shared"])
 
 
 @compiled
 def can_admit(law: StepLaw, requests: Records, replicas: Records, replica: int, request: int) -> bool:
     """Whether all its present tokens fit now, and the predicted peak stays inside the pool."""
-    needed = own_blocks(law, requests, request)
+    needed = blocks_for(own_tokens(requests, request), law.block_tokens)
     prefix = max(replicas[replica]["shared_blocks"], requests[request]["shared"] // law.block_tokens)
     free = law.num_blocks - replicas[replica]["used_blocks"] - (prefix - replicas[replica]["shared_blocks"])
     if needed > free:
@@ -65,27 +61,35 @@ def can_admit(law: StepLaw, requests: Records, replicas: Records, replica: int, 
     if count == 0:
         return True
     left = np.empty(count + 1, dtype=np.int64)
-    held = np.empty(count + 1, dtype=np.int64)
+    tokens = np.empty(count + 1, dtype=np.int64)
     for index in range(count):
         other = replicas[replica]["running"][index]
-        left[index] = remaining_blocks(law, requests, replicas, replica, other)
-        held[index] = own_blocks(law, requests, other)
-    left[count] = remaining_blocks(law, requests, replicas, replica, request)
-    held[count] = needed
+        left[index] = remaining_tokens(law, requests, replicas, replica, other)
+        tokens[index] = own_tokens(requests, other)
+    left[count] = remaining_tokens(law, requests, replicas, replica, request)
+    tokens[count] = own_tokens(requests, request)
     limit = law.num_blocks - int(law.num_blocks * WATERMARK_RATIO)
-    return bool(prefix + peak_blocks(left, held) <= limit)
+    return bool(prefix + peak_blocks(left, tokens, law.block_tokens) <= limit)
 
 
 @compiled
-def peak_blocks(left: Ints, held: Ints) -> int:
-    """Most blocks in use at any time from now on: sequences with the least left end first."""
+def peak_blocks(left: Ints, tokens: Ints, block_tokens: int) -> int:
+    """Most blocks in use at any time from now on: sequences with the least left end first.
+
+    All generate in step. Before one ends, each that ends no sooner has begun a block more whenever
+    the room in its last one was used up.
+    """
     peak = 0
-    total = 0
+    held = 0
+    having_room = np.zeros(block_tokens, dtype=np.int64)
     order = np.argsort(-left)
     for place in range(len(order)):
         index = order[place]
-        total += held[index]
-        peak = max(peak, total + left[index] * (place + 1))
+        blocks = blocks_for(tokens[index], block_tokens)
+        held += blocks
+        having_room[blocks * block_tokens - tokens[index]] += 1
+        begun, rest = divmod(left[index], block_tokens)
+        peak = max(peak, held + begun * (place + 1) + having_room[:rest].sum())
     return peak
 
 

@@ -13,24 +13,46 @@ from octavo_engine.scheduling.admission import (
     predicted_peak_blocks,
 )
 
-FORECASTS = st.lists(
-    st.builds(Forecast, num_blocks=st.integers(1, 20), remaining_blocks=st.integers(1, 20)), max_size=8
-)
+BLOCK = 4
+
+
+@st.composite
+def forecast(draw: st.DrawFn) -> Forecast:
+    room, remaining = draw(st.integers(0, BLOCK - 1)), draw(st.integers(1, 40))
+    return Forecast(
+        num_blocks=draw(st.integers(0, 20)),
+        room_tokens=room,
+        remaining_tokens=remaining,
+        growth_blocks=draw(st.integers(0, -((room - remaining) // BLOCK))),
+    )
+
+
+FORECASTS = st.lists(forecast(), max_size=8)
+
+
+def peak(forecasts: list[Forecast]) -> int:
+    return predicted_peak_blocks(forecasts, block_size=BLOCK)
+
+
+def simulated_peak(forecasts: list[Forecast]) -> int:
+    """Token by token: a block more when one is full, and all given back after the last token."""
+    highest = 0
+    for token in range(1, 41):
+        alive = [forecast for forecast in forecasts if forecast.remaining_tokens >= token]
+        begun = [-((one.room_tokens - token) // BLOCK) for one in alive]
+        grown = [min(one.growth_blocks, count) for one, count in zip(alive, begun, strict=True)]
+        highest = max(highest, sum(one.num_blocks for one in alive) + sum(grown))
+    return highest
 
 
 @given(FORECASTS)
 def test_predicted_peak_is_that_of_a_simulation(forecasts: list[Forecast]) -> None:
-    peak = 0
-    alive = list(forecasts)
-    for grown in range(1, 21):
-        alive = [forecast for forecast in alive if forecast.remaining_blocks >= grown]
-        peak = max(peak, sum(forecast.num_blocks + grown for forecast in alive))
-    assert predicted_peak_blocks(forecasts) == peak
+    assert peak(forecasts) == simulated_peak(forecasts)
 
 
-@given(FORECASTS, st.builds(Forecast, num_blocks=st.integers(1, 20), remaining_blocks=st.integers(1, 20)))
+@given(FORECASTS, forecast())
 def test_one_more_sequence_never_lowers_the_peak(forecasts: list[Forecast], more: Forecast) -> None:
-    assert predicted_peak_blocks([*forecasts, more]) >= predicted_peak_blocks(forecasts)
+    assert peak([*forecasts, more]) >= peak(forecasts)
 
 
 def test_expected_length_is_the_median_of_longer_outputs() -> None:

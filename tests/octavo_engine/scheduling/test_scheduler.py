@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from octavo_engine.scheduling.kv_groups import KVCacheGroup
 from octavo_engine.scheduling.scheduler import Scheduler
 from tests.octavo_engine.scheduling.paged_memory import SimulatedEngine, build_scheduler, continuation
@@ -70,6 +72,22 @@ def test_newest_sequence_is_preempted_and_keeps_its_text() -> None:
     assert set(preempted) == {new}
     assert engine.outputs[old] == continuation([1] * 7, "", 16)
     assert engine.outputs[new] == continuation([2] * 7, "", 16)
+
+
+@pytest.mark.parametrize("clients", [6, 10])
+@pytest.mark.parametrize("same_question", [True, False], ids=["one-question", "own-questions"])
+def test_answers_whose_lengths_are_known_are_never_preempted(clients: int, same_question: bool) -> None:
+    """Clients ask again and again, out of step, and limit their answers; all start with one system prompt."""
+    engine = simulated(num_blocks=32, block_size=16, budget=512, max_num_seqs=64)
+    in_flight: dict[int, str] = {}
+    for step in range(600):
+        for client in range(min(clients, 1 + step // 7)):
+            if engine.scheduler.get(in_flight.get(client, "")) is None:
+                question = 0 if same_question else 1 + client
+                in_flight[client] = engine.add([0] * 20 + [question] * 20, max_tokens=48)
+        engine.step()
+    assert len(engine.outputs) > 40
+    assert engine.scheduler.counters.preemptions == 0
 
 
 def test_preempted_sequence_finds_its_own_blocks_again() -> None:
