@@ -198,7 +198,8 @@ def as_text(
         lines.append(f"{refused} longer requests left out: an engine would refuse them")
     lines += ["", f"{'policy':<22}{'attained':>9}{'TTFT':>8}{'TPOT':>8}{'hours':>9}{'reversals/h':>13}"]
     lines += [_row(outcome) for outcome in comparison.outcomes]
-    lines += ["", f"replicas over time: {sparkline(comparison.replicas)} (most {max(comparison.replicas)})"]
+    replicas = [moment.replicas for moment in comparison.planner.moments]
+    lines += ["", f"replicas over time: {sparkline(replicas)} (most {max(replicas)})"]
     lines += [f"  {moment.at:6.0f} s  {moment.message}" for moment in comparison.changes[-3:]]
     return "\n".join(lines)
 

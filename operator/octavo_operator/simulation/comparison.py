@@ -24,14 +24,24 @@ TYPICAL_TOKENS: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What each policy came to, and what the planner did."""
+    """What each policy did and came to."""
 
-    outcomes: tuple[Outcome, ...]
+    runs: tuple[Run, ...]
     """The planner's first."""
-    replicas: tuple[int, ...]
-    """The planner's, decision by decision."""
-    changes: tuple[Moment, ...]
-    """Its decisions that changed the number."""
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(run.outcome for run in self.runs)
+
+    @property
+    def planner(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def changes(self) -> tuple[Moment, ...]:
+        """The planner's decisions that changed the number."""
+        pairs = pairwise(self.planner.moments)
+        return tuple(after for before, after in pairs if after.replicas != before.replicas)
 
 
 def compare(
@@ -44,13 +54,8 @@ def compare(
     """Run the planner, then the baselines: KEDA with several targets, HPA on the KV cache, a fixed number."""
     planner = Planner(spec=spec, engine=setting.engine, prior=setting.engine.prior)
     ours = _run(workload, setting, planner, on_progress)
-    others = [_run(workload, setting, policy, on_progress).outcome for policy in _baselines(setting, ours)]
-    changed = [after for before, after in pairwise(ours.moments) if after.replicas != before.replicas]
-    return Comparison(
-        outcomes=(ours.outcome, *others),
-        replicas=tuple(moment.replicas for moment in ours.moments),
-        changes=tuple(changed),
-    )
+    others = (_run(workload, setting, policy, on_progress) for policy in _baselines(setting, ours))
+    return Comparison(runs=(ours, *others))
 
 
 def _baselines(setting: Setting, ours: Run) -> list[Policy]:

@@ -45,6 +45,10 @@ class Setting:
     route_choices: int = 2
     """1: a pod at random; 2: the one with fewer requests of two at random."""
 
+    def counted_from(self, seconds: float) -> float:
+        """When the warm-up of a run of so many seconds is over."""
+        return min(self.warm_up_seconds, seconds / 4)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
@@ -52,7 +56,9 @@ class Moment:
 
     at: float
     replicas: int
+    """Asked for from now on."""
     ready: int
+    """Pods that get requests from now on."""
     message: str
 
 
@@ -176,7 +182,7 @@ class Simulation:
 
     def _finish(self) -> Run:
         end = self._now
-        start = min(self._setting.warm_up_seconds, end / 4)
+        start = self._setting.counted_from(end)
         seconds = self._pods.replica_seconds(start, end)
         self._run_to(end + SETTLE_SECONDS)
         kept = kept_objectives(self._requests, self._setting.objective)
