@@ -6,9 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
@@ -16,16 +15,17 @@ from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.program import report_errors
 from octavo_operator.cli.render_command import ServiceRefused, add_model_options, read_model, read_world
+from octavo_operator.cli.simulate_load import read_load
+from octavo_operator.cli.simulate_report import as_json, as_text
 from octavo_operator.decide.scaling.prior import find_prior
 from octavo_operator.decide.sizing import build_workload, plan_memory, summarize_plan
 from octavo_operator.decide.target import Refusal
-from octavo_operator.simulation.comparison import Comparison, compare
+from octavo_operator.simulation.comparison import compare
 from octavo_operator.simulation.engine_law import SimulatedEngine
-from octavo_operator.simulation.outcome import Objective, Outcome
-from octavo_operator.simulation.planned_engine import engine_of_plan, fitting
+from octavo_operator.simulation.outcome import Objective
+from octavo_operator.simulation.planned_engine import engine_of_plan
 from octavo_operator.simulation.run import Setting
-from octavo_operator.simulation.trace import parse_trace
-from octavo_operator.simulation.workloads import SHAPES, Workload, draw_workload
+from octavo_operator.simulation.workloads import SHAPES
 
 DESCRIPTION: Final = """\
 What the planner of mode SLO would do for a service under a load, simulated step by step, beside KEDA on
@@ -38,8 +38,6 @@ SLO_FIELDS: Final = {
     "objective": "objective_percent",
 }
 FEWEST, MOST = 1, 64
-SHOWN: Final = "▁▂▃▄▅▆▇█"
-SHOWN_WIDTH: Final = 60
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -53,8 +51,13 @@ def build_parser() -> argparse.ArgumentParser:
     load.add_argument(
         "--trace", metavar="FILE", type=Path, help="CSV: TIMESTAMP, ContextTokens, GeneratedTokens"
     )
-    load.add_argument("--shape", choices=tuple(SHAPES), help="a named load; needs --rps")
-    parser.add_argument("--rps", type=float, metavar="R", help="mean requests per second of --shape")
+    load.add_argument("--shape", choices=tuple(SHAPES), help="a named load")
+    parser.add_argument(
+        "--rps",
+        type=float,
+        metavar="R",
+        help="mean requests per second of --shape; default: so many that half of maxReplicas would be needed",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --shape and of the noise (0)")
     parser.add_argument(
         "--slo", metavar="ttft=MS,tpot=MS,objective=PERCENT", help="default: the service's, else 2000, 80, 95"
@@ -73,17 +76,13 @@ def main(argv: Sequence[str]) -> int:
     options.namespace = None
     world = read_world(options)
     policy = read_policy(world.spec, options.slo)
-    engine = read_engine(world.spec, options)
-    workload, refused = fitting(read_workload(options), engine)
-    if not len(workload.requests.arrival):
-        raise InvalidSpec(f"no request fits into {engine.max_model_len} tokens; set spec.engine.maxModelLen")
-    comparison = compare(
-        workload, setting_of(policy, engine, world.spec, options), policy, on_progress=show_progress()
-    )
+    setting = setting_of(policy, read_engine(world.spec, options), world.spec, options)
+    load = read_load(options, setting, policy)
+    comparison = compare(load.workload, setting, policy, on_progress=show_progress())
     if options.output == "json":
-        print(json.dumps(as_json(comparison, workload, refused), indent=2, ensure_ascii=False))
+        print(json.dumps(as_json(comparison, load), indent=2, ensure_ascii=False))
     else:
-        print(as_text(comparison, workload, engine, policy, refused))
+        print(as_text(comparison, load, setting))
     return OK
 
 
@@ -122,22 +121,6 @@ def read_engine(spec: InferenceServiceSpec, options: argparse.Namespace) -> Simu
     return engine_of_plan(plan, prior, name=f"{spec.model.uri} on {plan.device}", step_tokens=step_tokens)
 
 
-def read_workload(options: argparse.Namespace) -> Workload:
-    if options.trace is not None:
-        if options.rps is not None:
-            raise InvalidSpec("--rps: goes with --shape; a trace has its own rate")
-        try:
-            with options.trace.open(newline="", encoding="utf-8") as lines:
-                return parse_trace(lines, name=options.trace.name)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidSpec(f"--trace: {options.trace} cannot be read: {error}") from None
-    if options.rps is None or not 0 < options.rps <= 1000:
-        raise InvalidSpec("--rps: give the mean requests per second of the shape, above 0 and at most 1000")
-    usual = draw_workload(options.shape, options.seed)
-    mean = len(usual.requests.arrival) / usual.seconds
-    return draw_workload(options.shape, options.seed, scale=options.rps / mean)
-
-
 def setting_of(
     policy: Autoscaling, engine: SimulatedEngine, spec: InferenceServiceSpec, options: argparse.Namespace
 ) -> Setting:
@@ -170,56 +153,6 @@ def show_progress() -> Callable[[str, float], None]:
         print(f"\r{name}: {100 * share:3.0f} %\033[K", end=end, file=sys.stderr, flush=True)
 
     return show if sys.stderr.isatty() else lambda _name, _share: None
-
-
-def as_json(comparison: Comparison, workload: Workload, refused: int) -> dict[str, Any]:
-    return {
-        "workload": workload.name,
-        "requests": len(workload.requests.arrival),
-        "refusedForLength": refused,
-        "outcomes": [asdict(outcome) for outcome in comparison.outcomes],
-        "decisions": [asdict(moment) for moment in comparison.changes],
-    }
-
-
-def as_text(
-    comparison: Comparison, workload: Workload, engine: SimulatedEngine, policy: Autoscaling, refused: int
-) -> str:
-    slo = policy.slo
-    count = len(workload.requests.arrival)
-    rate = count / workload.seconds
-    lines = [
-        f"{workload.name}: {count} requests in {workload.seconds / 60:.0f} min ({rate:.2f} req/s)",
-        f"Replica: {engine.name}, {engine.law.num_blocks} KV blocks of {engine.law.block_tokens} tokens",
-        f"Objective: {slo.objective_percent} % with TTFT ≤ {slo.ttft_milliseconds} ms and mean TPOT ≤ "
-        f"{slo.tpot_milliseconds} ms; {policy.min_replicas} to {policy.max_replicas} replicas",
-    ]
-    if refused:
-        lines.append(f"{refused} longer requests left out: an engine would refuse them")
-    lines += ["", f"{'policy':<22}{'attained':>9}{'TTFT':>8}{'TPOT':>8}{'hours':>9}{'reversals/h':>13}"]
-    lines += [_row(outcome) for outcome in comparison.outcomes]
-    replicas = [moment.replicas for moment in comparison.planner.moments]
-    lines += ["", f"replicas over time: {sparkline(replicas)} (most {max(replicas)})"]
-    lines += [f"  {moment.at:6.0f} s  {moment.message}" for moment in comparison.changes[-3:]]
-    return "\n".join(lines)
-
-
-def _row(outcome: Outcome) -> str:
-    return (
-        f"{outcome.policy:<22}{outcome.attained_percent:>7.1f} %{outcome.ttft_percent:>6.1f} %"
-        f"{outcome.tpot_percent:>6.1f} %{outcome.replica_hours:>9.2f}{outcome.reversals_per_hour:>13.1f}"
-    )
-
-
-def sparkline(values: Sequence[int]) -> str:
-    """
-    >>> sparkline([1, 2, 4, 8])
-    '▁▂▄█'
-    """
-    width = min(SHOWN_WIDTH, len(values))
-    most = max(values)
-    picked = [max(values[len(values) * i // width : len(values) * (i + 1) // width]) for i in range(width)]
-    return "".join(SHOWN[max(0, round(len(SHOWN) * value / most) - 1)] for value in picked)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import pytest
 
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
-from octavo_operator.cli.simulate_command import main, parse_slo, sparkline
+from octavo_operator.cli.simulate_command import main, parse_slo
+from octavo_operator.cli.simulate_report import sparkline
 from octavo_operator.simulation.trace import parse_trace
 from tests.octavo_operator.cli.test_render import Files
 
@@ -52,6 +53,8 @@ def test_simulate_compares_the_planner_with_baselines_on_a_trace(
     assert any(policy.startswith("KEDA in-flight") for policy in policies)
     assert all(0 <= outcome["attained_percent"] <= 100 for outcome in answer["outcomes"])
     assert all(outcome["replica_hours"] > 0 for outcome in answer["outcomes"])
+    assert answer["rate"]["source"] == "trace"
+    assert answer["rate"]["requestsPerSecond"] == pytest.approx(301 / 1800, rel=0.01)
 
 
 def test_simulate_prints_a_table_for_people(
@@ -69,9 +72,9 @@ def test_simulate_prints_a_table_for_people(
     ("flags", "words"),
     [
         pytest.param(
-            ["--shape", "conv"], "--rps: give the mean requests per second", id="shape without rate"
+            ["--shape", "conv", "--rps", "0"], "--rps: must be above 0 and at most 1000, got 0", id="0"
         ),
-        pytest.param(["--shape", "conv", "--rps", "0"], "--rps", id="no requests"),
+        pytest.param(["--shape", "conv", "--rps", "1e-9"], "--rps: at this rate not one", id="no requests"),
         pytest.param(["--trace", "/nowhere.csv"], "--trace: /nowhere.csv cannot be read", id="no trace"),
         pytest.param(
             ["--shape", "conv", "--rps", "1", "--slo", "ttft=fast"],
