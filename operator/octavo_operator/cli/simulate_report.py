@@ -40,7 +40,7 @@ def as_text(comparison: Comparison, load: Load, setting: Setting) -> str:
     ]
     lines += ["", f"{'policy':<22}{'attained':>9}{'TTFT':>8}{'TPOT':>8}{'hours':>9}{'reversals/h':>13}"]
     lines += [_row(outcome) for outcome in comparison.outcomes]
-    replicas = [moment.replicas for moment in comparison.planner.moments]
+    replicas = [setting.initial_replicas, *(moment.replicas for moment in comparison.planner.moments)]
     lines += ["", f"replicas over time: {sparkline(replicas)} (most {max(replicas)})"]
     lines += [f"  {moment.at:6.0f} s  {moment.message}" for moment in comparison.changes[-3:]]
     return "\n".join(lines)

@@ -68,6 +68,15 @@ def test_simulate_prints_a_table_for_people(
     assert "replicas over time: " in printed
 
 
+def test_simulate_takes_a_trace_that_ends_before_the_first_decision(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "short.csv"
+    trace.write_text(f"{HEADER}\n2026-01-01 00:00:00,40,5\n2026-01-01 00:00:02,40,5\n")
+    assert main(arguments(files, "--trace", str(trace))) == 0
+    assert "short.csv: 2 requests" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
