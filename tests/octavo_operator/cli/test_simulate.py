@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,27 @@ def test_simulate_takes_a_trace_that_ends_before_the_first_decision(
     trace.write_text(f"{HEADER}\n2026-01-01 00:00:00,40,5\n2026-01-01 00:00:02,40,5\n")
     assert main(arguments(files, "--trace", str(trace))) == 0
     assert "short.csv: 2 requests" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"),
+    [pytest.param(True, "\rOctavo: 100 %\033[K\n", id="terminal"), pytest.param(False, "", id="file")],
+)
+def test_progress_is_shown_on_a_terminal_only(
+    files: Files,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,
+    shown: str,
+) -> None:
+    trace = write_trace(tmp_path, count=20, gap=5.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert main(arguments(files, "--trace", str(trace), "--output", "json")) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["requests"] == 20
+    assert shown in printed.err
+    assert bool(printed.err) == is_terminal
 
 
 @pytest.mark.parametrize(
