@@ -18,6 +18,8 @@ from octavo.cli.exit_codes import BAD_INPUT, OUTPUT_CLOSED
 from octavo.errors import OctavoError
 
 COMMAND_GROUP: Final = "octavo.commands"
+EXTRAS: Final = {"numpy": "operator,simulate", "matplotlib": "operator,simulate,plot"}
+"""What brings a package; `operator` brings all others."""
 
 
 def installed_commands() -> dict[str, EntryPoint]:
@@ -71,12 +73,13 @@ def run(argv: Sequence[str] | None) -> int:
 
 
 def missing_part(error: ModuleNotFoundError) -> str:
-    """`octavo plan` needs nothing besides Python; the simulator needs numpy, the other commands a client.
+    """`octavo plan` needs nothing besides Python; the simulator needs numpy, its plot matplotlib, the other
+    commands a client.
 
     >>> missing_part(ModuleNotFoundError(name="numpy"))
     "Python package 'numpy' is not installed; pip install 'octavo[operator,simulate]'"
     """
-    extras = "operator,simulate" if error.name == "numpy" else "operator"
+    extras = EXTRAS.get(str(error.name), "operator")
     return f"Python package {error.name!r} is not installed; pip install 'octavo[{extras}]'"
 
 

@@ -16,6 +16,7 @@ from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.program import report_errors
 from octavo_operator.cli.render_command import ServiceRefused, add_model_options, read_model, read_world
 from octavo_operator.cli.simulate_load import read_load
+from octavo_operator.cli.simulate_plot import check_plot, write_plot
 from octavo_operator.cli.simulate_report import as_json, as_text
 from octavo_operator.decide.scaling.prior import find_prior
 from octavo_operator.decide.sizing import build_workload, plan_memory, summarize_plan
@@ -67,12 +68,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_model_options(parser)
     parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        type=Path,
+        help="draw load and ready replicas over time, and attainment against replica-hours (.png or .svg)",
+    )
     return parser
 
 
 @report_errors("simulate")
 def main(argv: Sequence[str]) -> int:
     options = build_parser().parse_args(argv)
+    if options.plot is not None:
+        check_plot(options.plot)
     options.namespace = None
     world = read_world(options)
     policy = read_policy(world.spec, options.slo)
@@ -83,6 +92,8 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps(as_json(comparison, load), indent=2, ensure_ascii=False))
     else:
         print(as_text(comparison, load, setting))
+    if options.plot is not None:
+        write_plot(comparison, load, setting, options.plot)
     return OK
 
 
