@@ -94,10 +94,11 @@ def choose_rate(usual: Workload, setting: Setting, policy: Autoscaling) -> Rate:
     """
     kept, refused = _fitting_some(usual, setting.engine)
     need = first_need(kept.requests, setting.engine, policy, cold_start_seconds=setting.cold_start_seconds)
-    if need.capacity.infeasible:
+    if need.model.capacity.infeasible:
         raise InvalidSpec(
             "--rps: none can be chosen, since no number of replicas keeps the objective: "
-            f"{need.capacity.infeasible}; give --rps to simulate all the same, or another objective (--slo)"
+            f"{need.model.capacity.infeasible}; give --rps to simulate all the same, or another objective "
+            "(--slo)"
         )
     taken = NEEDED_SHARE * policy.max_replicas / (need.work * need.headroom)
     count = len(kept.requests.arrival)
@@ -115,7 +116,7 @@ def _why(need: Need, taken: float, policy: Autoscaling, refused: int) -> str:
     return (
         f"the planner would need half of maxReplicas ({policy.max_replicas}) for it, before it has measured "
         f"a step: {shown_rate(taken)} req/s{some} × {need.headroom:.2f} headroom / "
-        f"{shown_rate(need.replica_rate)} req/s per replica ({need.capacity.limited_by}-bound)"
+        f"{shown_rate(need.replica_rate)} req/s per replica ({need.model.capacity.limited_by}-bound)"
     )
 
 

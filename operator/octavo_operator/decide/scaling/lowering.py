@@ -57,17 +57,17 @@ def choose_lower(
         overload = find_overload(
             load,
             replicas,
-            costs=need.costs,
-            traffic=need.traffic,
-            capacity=need.capacity,
+            costs=need.model.costs,
+            traffic=need.model.traffic,
+            capacity=need.model.capacity,
             replica_rate=need.replica_rate,
-            kv_tokens=need.limits.memory_share * need.limits.kv_tokens,
+            kv_tokens=need.model.limits.memory_share * need.model.limits.kv_tokens,
             objective=objective,
         )
         if not overload:
             # What is not ready is given up first by the ReplicaSet, without being asked.
             going = asked.held - replicas - view.count("starting", "failing", "unschedulable")
-            victims = choose_victims(view.pods, going, output_tokens=need.traffic.output_tokens)
+            victims = choose_victims(view.pods, going, output_tokens=need.model.traffic.output_tokens)
             return replicas, "LoadBelowTarget", "", victims
     return asked.held, "RemovalTooTight", f"kept, because {asked.held - 1} would carry {overload}", ()
 

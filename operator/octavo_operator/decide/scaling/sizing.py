@@ -30,6 +30,16 @@ ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaModel:
+    """What one replica can take, and what that was computed from."""
+
+    limits: ReplicaLimits
+    costs: StepCosts
+    traffic: Traffic
+    capacity: Capacity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
     """What the load needs, and what it was computed from."""
 
@@ -47,31 +57,25 @@ class Need:
     """If the pods that could not be read are idle."""
     high: int
     """If they are loaded to the target."""
-    capacity: Capacity
-    traffic: Traffic
-    costs: StepCosts
-    limits: ReplicaLimits
+    model: ReplicaModel
     replica_rate: float
     """What a replica is loaded to, in requests a second."""
 
 
 def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: Objective) -> Need | None:
     """None before any engine has answered."""
-    if state.limits is None:
+    model = _model(state.traffic, view=view, state=state, objective=objective)
+    if model is None:
         return None
-    limits = replace(state.limits, memory_share=state.memory_share)
-    costs = known_costs(state, view).costs
-    traffic = _described(state.traffic, view=view, state=state)
-    capacity = replica_capacity(costs, traffic, limits, objective)
-    loads = state.demand.growths
-    worth = _worth_now(capacity, loads, objective, state.worth)
-    replica_rate = capacity.curve.rate_worth(worth)
-    headroom = replica_rate / capacity.curve.rate_worth_among(worth, loads)
+    curve, loads = model.capacity.curve, state.demand.growths
+    worth = _worth_now(model.capacity, loads, objective, state.worth)
+    replica_rate = curve.rate_worth(worth)
+    headroom = replica_rate / curve.rate_worth_among(worth, loads)
     headroom = min(max(headroom, LEAST_HEADROOM), MOST_HEADROOM)
     rate = seen.rate or 0.0
     expected = _expected(seen, rate, state)
     work = expected / replica_rate
-    occupied = _occupied(seen, traffic, limits)
+    occupied = _occupied(seen, model.traffic, model.limits)
     needed = max(work * headroom, occupied)
     return Need(
         rate=rate,
@@ -81,12 +85,22 @@ def size_up(seen: Round, *, view: ServiceView, state: PlannerState, objective: O
         occupied=occupied,
         low=_whole(needed),
         high=_whole(needed + seen.unknown),
-        capacity=capacity,
-        traffic=traffic,
-        costs=costs,
-        limits=limits,
+        model=model,
         replica_rate=replica_rate,
     )
+
+
+def _model(
+    memory: TrafficMemory, *, view: ServiceView, state: PlannerState, objective: Objective
+) -> ReplicaModel | None:
+    """Of a replica that serves such traffic; None before any engine has answered."""
+    if state.limits is None:
+        return None
+    limits = replace(state.limits, memory_share=state.memory_share)
+    costs = known_costs(state, view).costs
+    traffic = describe_traffic(memory, max_model_len=view.max_model_len, step_tokens=state.step_tokens)
+    capacity = replica_capacity(costs, traffic, limits, objective)
+    return ReplicaModel(limits=limits, costs=costs, traffic=traffic, capacity=capacity)
 
 
 def _expected(seen: Round, rate: float, state: PlannerState) -> float:
@@ -111,12 +125,10 @@ def settled_worth(state: PlannerState, *, view: ServiceView, objective: Objectiv
 
 def _usual_worth(state: PlannerState, *, view: ServiceView, objective: Objective) -> float | None:
     """What one more replica has to save, if usual traffic may just spend the budget of misses."""
-    if state.limits is None:
+    model = _model(state.usual, view=view, state=state, objective=objective)
+    if model is None:
         return None
-    limits = replace(state.limits, memory_share=state.memory_share)
-    traffic = _described(state.usual, view=view, state=state)
-    capacity = replica_capacity(known_costs(state, view).costs, traffic, limits, objective)
-    return _worth_of(capacity, state.demand.growths, BUDGET_SHARE * objective.budget)
+    return _worth_of(model.capacity, state.demand.growths, BUDGET_SHARE * objective.budget)
 
 
 def _worth_now(
@@ -132,10 +144,6 @@ def _worth_of(capacity: Capacity, loads: tuple[float, ...], missing: float) -> f
     """Of a replica more, if this share of requests may miss."""
     rate = capacity.curve.rate_within(missing, loads)
     return capacity.curve.mean_worth(rate, loads)
-
-
-def _described(memory: TrafficMemory, *, view: ServiceView, state: PlannerState) -> Traffic:
-    return describe_traffic(memory, max_model_len=view.max_model_len, step_tokens=state.step_tokens)
 
 
 def _occupied(seen: Round, traffic: Traffic, limits: ReplicaLimits) -> float:
