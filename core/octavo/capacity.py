@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from octavo.load_curve import LoadCurve, load_curve
-from octavo.misses import Misses, late_share, misses_at
+from octavo.misses import Misses, first_tokens, misses_at
 from octavo.replica_load import Objective, ReplicaLimits, Traffic, tpot_seconds, work_seconds
 from octavo.step_model import StepCosts
 
@@ -126,14 +126,15 @@ def ttft_seconds(costs: StepCosts, traffic: Traffic, objective: Objective, rate:
 
     Infinite where the queue would grow without end.
     """
+    first = first_tokens(costs, traffic, rate)
     low, high = 0.0, objective.ttft_seconds
-    while late_share(costs, traffic, high, rate) > objective.budget:
+    while first.late_share(high) > objective.budget:
         if high > 1e6 * objective.ttft_seconds:
             return float("inf")
         low, high = high, 4 * high
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        if late_share(costs, traffic, middle, rate) > objective.budget:
+        if first.late_share(middle) > objective.budget:
             low = middle
         else:
             high = middle
@@ -152,8 +153,8 @@ def _infeasible(costs: StepCosts, traffic: Traffic, objective: Objective) -> str
             f"a step takes {1000 * costs.base_seconds:.0f} ms before any work, "
             f"the objective for TPOT is {1000 * objective.tpot_seconds:.0f} ms"
         )
-    alone = ttft_seconds(costs, traffic, objective, 0.0)
-    if alone >= objective.ttft_seconds:
+    if first_tokens(costs, traffic, 0.0).late_share(objective.ttft_seconds) > objective.budget:
+        alone = ttft_seconds(costs, traffic, objective, 0.0)
         return (
             f"a prompt of {traffic.prompts.quantile(objective.quantile):.0f} tokens takes "
             f"{1000 * alone:.0f} ms on an idle replica, the objective for TTFT is "

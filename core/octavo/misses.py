@@ -64,7 +64,7 @@ def misses_at(
     freed = FREED_IN_TURN * min(ended, max(0.0, room - held))
     return Misses(
         slow=slow_share(costs, traffic, objective.tpot_seconds, rate),
-        late=late_share(costs, traffic, objective.ttft_seconds, rate),
+        late=first_tokens(costs, traffic, rate).late_share(objective.ttft_seconds),
         blocked=share_above(room + freed, mean=held, variance=held * traffic.kv_spread),
         crowded=share_above(limits.max_sequences, mean=running, variance=running),
     )
@@ -106,25 +106,45 @@ def slow_share(costs: StepCosts, traffic: Traffic, tpot: float, rate: float) -> 
     return min(1.0, missed)
 
 
-def late_share(costs: StepCosts, traffic: Traffic, ttft: float, rate: float) -> float:
-    """Requests whose first token comes later: behind the prompts before theirs, and by their own steps."""
-    plain, token = _plain_step(costs, traffic, rate), costs.prefill_token_seconds
-    if plain == math.inf:
-        return 1.0
-    prompts = traffic.prompts
-    owns = [token * size + plain * steps_of(size, traffic.step_tokens) for size in prompts.tokens]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstTokens:
+    """How long they take at one rate, behind the prompts before theirs and by their own steps."""
+
+    own_seconds: tuple[float, ...]
+    """Of each size of prompt, alone."""
+    shares: tuple[float, ...]
+    """Of the requests, by size."""
+    load: float
+    """Share of the time in which a prompt is computed; from 1 up the queue grows without end."""
+    wait_seconds: float
+    """In the mean, of those that wait."""
+    step_seconds: float
+
+    def late_share(self, ttft: float) -> float:
+        """Requests whose first token comes later."""
+        if self.load >= 1:
+            return 1.0
+        missed = 0.0
+        for own, share in zip(self.own_seconds, self.shares, strict=True):
+            left = ttft - own - self.step_seconds
+            missed += share * (1.0 if left < 0 else self.load * math.exp(-left / self.wait_seconds))
+        return min(1.0, missed)
+
+
+def first_tokens(costs: StepCosts, traffic: Traffic, rate: float) -> FirstTokens:
+    """At so many requests a second."""
+    plain, token, prompts = _plain_step(costs, traffic, rate), costs.prefill_token_seconds, traffic.prompts
+    owns = tuple(token * size + plain * steps_of(size, traffic.step_tokens) for size in prompts.tokens)
     mean = sum(share * own for own, share in zip(owns, prompts.shares, strict=True))
     square = sum(share * own * own for own, share in zip(owns, prompts.shares, strict=True))
     load = rate * mean
-    if load >= 1:
-        return 1.0
-    wait = square / (2 * mean * (1 - load))  # in the mean, of those that wait
-    step = tpot_seconds(costs, traffic, rate)
-    missed = 0.0
-    for own, share in zip(owns, prompts.shares, strict=True):
-        left = ttft - own - step
-        missed += share * (1.0 if left < 0 else load * math.exp(-left / wait))
-    return min(1.0, missed)
+    return FirstTokens(
+        own_seconds=owns,
+        shares=tuple(prompts.shares),
+        load=load,
+        wait_seconds=square / (2 * mean * (1 - load)) if load < 1 else math.inf,
+        step_seconds=tpot_seconds(costs, traffic, rate),
+    )
 
 
 def _plain_step(costs: StepCosts, traffic: Traffic, rate: float) -> float:

@@ -13,7 +13,7 @@ from octavo.accelerators import ACCELERATORS
 from octavo.architecture import ModelArchitecture, parse_architecture
 from octavo.capacity import Capacity, replica_capacity, ttft_seconds
 from octavo.errors import InvalidSpec
-from octavo.misses import late_share, misses_at, share_above, slow_share
+from octavo.misses import first_tokens, misses_at, share_above, slow_share
 from octavo.replica_load import (
     Objective,
     ReplicaLimits,
@@ -111,7 +111,7 @@ def test_no_more_are_slow_than_long_prompts_arrive_when_one_is_enough() -> None:
 
 def test_first_tokens_are_late_by_the_long_prompts_themselves_when_nobody_else_is_there() -> None:
     traffic = replace(chat(), prompts=token_sizes([(100, 97), (30_000, 3)]))
-    assert late_share(COSTS, traffic, 2.0, 0.0) == pytest.approx(0.03)
+    assert first_tokens(COSTS, traffic, 0.0).late_share(2.0) == pytest.approx(0.03)
     assert ttft_seconds(COSTS, traffic, SLO, 0.0) < 0.2, "95 of 100 are short"
 
 
