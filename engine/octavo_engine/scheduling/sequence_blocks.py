@@ -187,21 +187,25 @@ class SequenceBlocks:
         """For each group what a sequence, or a candidate with its hit, holds, and how it grows.
 
         `growth` is in tokens. Blocks are those of all present tokens, computed or not, less those in
-        `seen`, which grows by the ones in its tables.
+        `seen`, which grows by the ones in its tables. A block that a window leaves before the end is
+        neither: each sequence takes one of its own in its place, at a time of its own.
         """
         tables = sequence.block_tables if hit is None else hit.tables
         num_computed = sequence.num_computed_tokens if hit is None else hit.num_tokens
         now = self._most_held(sequence, sequence.num_tokens, num_computed=num_computed)
         then = self._most_held(sequence, sequence.num_tokens + growth, num_computed=num_computed)
-        for table, most_now, most_then in zip(tables, now, then, strict=True):
+        last_token = sequence.num_tokens + growth - 1
+        for group, table, most_now, most_then in zip(self._groups, tables, now, then, strict=True):
             held = set(table) - {NULL_BLOCK}
+            passed = group.first_needed_block(last_token, self._block_size)
+            kept = held.intersection(table[passed:]) if passed else held
             yield Forecast(
-                num_blocks=max(most_now, len(held)) - len(held & seen),
+                num_blocks=max(most_now, len(held)) - len(kept & seen),
                 room_tokens=-sequence.num_tokens % self._block_size,
                 remaining_tokens=growth,
                 growth_blocks=most_then - most_now,
             )
-            seen |= held
+            seen |= kept
 
     def _most_held(self, sequence: Sequence, num_tokens: int, *, num_computed: int) -> list[int]:
         """For each group the most blocks held until `num_tokens` are computed, from `num_computed` on.

@@ -90,6 +90,31 @@ def test_answers_whose_lengths_are_known_are_never_preempted(clients: int, same_
     assert engine.scheduler.counters.preemptions == 0
 
 
+@pytest.mark.parametrize("same_question", [True, False], ids=["one-question", "own-questions"])
+@pytest.mark.parametrize(
+    "window",
+    [
+        pytest.param(KVCacheGroup(layers=(1,), window=32), id="sliding"),
+        pytest.param(KVCacheGroup(layers=(1,), window=32, chunked=True), id="chunked"),
+    ],
+)
+def test_answers_of_known_length_are_not_preempted_when_a_window_leaves_the_question_they_share(
+    window: KVCacheGroup, same_question: bool
+) -> None:
+    """Each then holds blocks of its own in the place of shared ones."""
+    full = KVCacheGroup(layers=(0,))
+    engine = simulated(num_blocks=64, budget=512, max_num_seqs=64, groups=(full, window))
+    in_flight: dict[int, str] = {}
+    for step in range(300):
+        for client in range(min(10, 1 + step // 3)):
+            if engine.scheduler.get(in_flight.get(client, "")) is None:
+                question = 0 if same_question else 1 + client
+                in_flight[client] = engine.add([0] * 20 + [question] * 20, max_tokens=24)
+        engine.step()
+    assert len(engine.outputs) > 20
+    assert engine.scheduler.counters.preemptions == 0
+
+
 def test_preempted_sequence_finds_its_own_blocks_again() -> None:
     engine = simulated(num_blocks=30, budget=64)
     engine.add([1] * 17, max_tokens=4)
