@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from octavo.cli.exit_codes import BAD_INPUT, DOES_NOT_FIT, OK, OUTPUT_CLOSED, UNAVAILABLE, UNSUPPORTED
+from octavo.cli.exit_codes import (
+    BAD_INPUT,
+    DOES_NOT_FIT,
+    INTERRUPTED,
+    OK,
+    OUTPUT_CLOSED,
+    UNAVAILABLE,
+    UNSUPPORTED,
+)
 from octavo.cli.main import COMMAND_GROUP, main
 from octavo.cli.plan_command import parse_size
 from octavo.errors import InvalidSpec
@@ -299,6 +307,17 @@ def test_command_ends_quietly_when_its_reader_has_enough(config_file: Path) -> N
     script = f"({octavo}; echo status $? >&2) | true"
     ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stderr == f"status {OUTPUT_CLOSED}\n"
+
+
+def test_command_ends_quietly_when_it_is_interrupted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_argv: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("octavo.cli.main.run", interrupt)
+    assert main(["simulate"]) == INTERRUPTED
+    assert capsys.readouterr().err == "\n"
 
 
 def test_table_is_printed_when_the_terminal_knows_no_blocks(config_file: Path) -> None:

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points, version
 from io import TextIOWrapper
 from typing import Final
 
-from octavo.cli.exit_codes import BAD_INPUT, OUTPUT_CLOSED
+from octavo.cli.exit_codes import BAD_INPUT, INTERRUPTED, OUTPUT_CLOSED
 from octavo.errors import OctavoError
 
 COMMAND_GROUP: Final = "octavo.commands"
@@ -42,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read has enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the last flush raises again
         return OUTPUT_CLOSED
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # what is printed next begins a line, though progress was shown on this one
+        return INTERRUPTED
     return status
 
 
