@@ -6,6 +6,7 @@ The figure itself is in `simulate_figure`, which needs matplotlib and is importe
 from __future__ import annotations
 
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +32,11 @@ def check_plot(path: Path) -> None:
     except ModuleNotFoundError as error:
         raise InvalidSpec(f"--plot: {missing_part(error)}, or leave it out") from None
     try:
-        is_new = not path.exists()
-        path.open("ab").close()
+        target = path.resolve()  # of a link, where it points to
+        is_new = not target.exists()
+        target.open("ab").close()
         if is_new:
-            path.unlink()
+            target.unlink()
     except OSError as error:
         raise _unwritable(path, error) from None
 
@@ -46,11 +48,12 @@ def write_plot(comparison: Comparison, load: Load, setting: Setting, path: Path)
 
     suffix = path.suffix.lower()
     with rc_context({"svg.hashsalt": "octavo"}):
-        figure = draw(comparison, load, setting)
-        try:
-            figure.savefig(path, format=suffix[1:], metadata=METADATA[suffix])
-        except OSError as error:
-            raise _unwritable(path, error) from None
+        drawn = BytesIO()  # whole before the file is opened: an earlier plot outlives an interrupted one
+        draw(comparison, load, setting).savefig(drawn, format=suffix[1:], metadata=METADATA[suffix])
+    try:
+        path.write_bytes(drawn.getvalue())
+    except OSError as error:
+        raise _unwritable(path, error) from None
 
 
 def _unwritable(path: Path, error: OSError) -> InvalidSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -185,13 +186,37 @@ def test_earlier_plot_is_left_alone_by_a_run_that_is_refused(tmp_path: Path) -> 
     assert earlier.read_bytes() == b"earlier"
 
 
+def test_link_to_a_plot_that_is_not_there_yet_stays_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "out.png", tmp_path / "kept.png"
+    link.symlink_to(target)
+    check_plot(link)
+    assert link.is_symlink()
+    assert not target.exists()
+
+
+def test_earlier_plot_outlives_one_that_is_interrupted(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begin(_figure: Figure, file: Path | BytesIO, **_kwargs: object) -> None:
+        if isinstance(file, Path):
+            file.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    earlier = tmp_path / "out.svg"
+    earlier.write_bytes(b"earlier")
+    monkeypatch.setattr(Figure, "savefig", begin)
+    with pytest.raises(KeyboardInterrupt):
+        write_plot(comparison, LOAD, SETTING, earlier)
+    assert earlier.read_bytes() == b"earlier"
+
+
 def test_table_is_printed_even_if_the_disk_is_full_when_the_plot_is_written(
     files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill_up(*_args: object, **_kwargs: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Figure, "savefig", fill_up)
+    monkeypatch.setattr(Path, "write_bytes", fill_up)
     assert simulate(files, tmp_path / "out.png") == 2
     printed = capsys.readouterr()
     assert "replicas over time: " in printed.out
