@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
+
 from octavo.errors import InvalidSpec
 from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
@@ -113,13 +115,20 @@ def parse_slo(text: str, known: ServiceLevelObjective) -> ServiceLevelObjective:
     values = known.model_dump()
     for part in text.split(","):
         name, _, value = part.partition("=")
-        if name.strip() not in SLO_FIELDS or not value.strip().isdigit():
-            raise InvalidSpec(f"--slo: {part!r} must be one of ttft=MS, tpot=MS, objective=PERCENT")
+        if name.strip() not in SLO_FIELDS or not value.strip().isdecimal():
+            raise InvalidSpec(
+                f"--slo: {part!r} must be one of ttft=MS, tpot=MS, objective=PERCENT, in whole numbers"
+            )
         values[SLO_FIELDS[name.strip()]] = int(value)
     try:
         return ServiceLevelObjective.model_validate(values)
-    except ValueError as error:
-        raise InvalidSpec(f"--slo: {error}") from None
+    except ValidationError as error:
+        raise InvalidSpec(f"--slo: {_first_of(error)}") from None
+
+
+def _first_of(error: ValidationError) -> str:
+    first, words = error.errors()[0], {field: word for word, field in SLO_FIELDS.items()}
+    return f"{words[str(first['loc'][0])]}: {first['msg']}, got {first['input']}"
 
 
 def read_engine(spec: InferenceServiceSpec, options: argparse.Namespace) -> SimulatedEngine:
@@ -137,6 +146,8 @@ def setting_of(
 ) -> Setting:
     if not 1 <= options.cold_start <= 3600:
         raise InvalidSpec(f"--cold-start: must be from 1 to 3600 seconds, got {options.cold_start}")
+    if options.seed < 0:
+        raise InvalidSpec(f"--seed: must be from 0 up, got {options.seed}")
     return Setting(
         engine=engine,
         objective=Objective(

@@ -19,6 +19,9 @@ from octavo_operator.simulation.workloads import Workload, draw_workload
 
 MOST_RATE: Final = 1000.0
 """Requests per second; two hours of it are seven million requests."""
+MOST_DAYS: Final = 31
+"""Of a trace; one wrong year in it would be simulated for hours."""
+SECONDS_IN_A_DAY: Final = 86400.0
 NEEDED_SHARE: Final = 0.5
 """Of maxReplicas, for a chosen rate: room for peaks above, and for giving up replicas below."""
 
@@ -58,10 +61,16 @@ def _read_trace(options: argparse.Namespace) -> tuple[Workload, Rate]:
     if options.rps is not None:
         raise InvalidSpec("--rps: goes with --shape; a trace has its own rate")
     try:
-        with options.trace.open(newline="", encoding="utf-8") as lines:
+        with options.trace.open(newline="", encoding="utf-8-sig") as lines:
             workload = parse_trace(lines, name=options.trace.name)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSpec(f"--trace: {options.trace} cannot be read: {error}") from None
+    days = workload.seconds / SECONDS_IN_A_DAY
+    if days > MOST_DAYS:
+        raise InvalidSpec(
+            f"--trace: {options.trace} lasts {days:.0f} days, above the {MOST_DAYS} that are simulated at "
+            "most; mend its times, or cut it"
+        )
     return workload, Rate(requests_per_second=_mean_rate(workload), source="trace")
 
 

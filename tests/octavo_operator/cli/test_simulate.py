@@ -78,6 +78,25 @@ def test_simulate_takes_a_trace_that_ends_before_the_first_decision(
     assert "short.csv: 2 requests" in capsys.readouterr().out
 
 
+def test_trace_that_a_spreadsheet_saved_is_read(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It marks the file as UTF-8 in front of the first column's name."""
+    trace = tmp_path / "marked.csv"
+    trace.write_text(f"{HEADER}\n2026-01-01 00:00:00,40,5\n", encoding="utf-8-sig")
+    assert main(arguments(files, "--trace", str(trace))) == 0
+    assert "marked.csv: 1 requests" in capsys.readouterr().out
+
+
+def test_trace_with_a_wrong_year_is_refused_instead_of_simulated_for_hours(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "years.csv"
+    trace.write_text(f"{HEADER}\n2016-01-01 00:00:00,40,5\n2026-01-01 00:00:02,40,5\n")
+    assert main(arguments(files, "--trace", str(trace))) == 2
+    assert "years.csv lasts 3653 days, above the 31" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("is_terminal", "shown"),
     [pytest.param(True, "\rOctavo: 100 %\033[K\n", id="terminal"), pytest.param(False, "", id="file")],
@@ -112,7 +131,15 @@ def test_progress_is_shown_on_a_terminal_only(
             "--slo: 'ttft=fast' must be",
             id="no number",
         ),
-        pytest.param(["--shape", "conv", "--rps", "1", "--slo", "objective=100"], "--slo", id="too much"),
+        pytest.param(
+            ["--shape", "conv", "--rps", "1", "--slo", "objective=100"],
+            "--slo: objective: Input should be less than or equal to 99, got 100\n",
+            id="too much",
+        ),
+        pytest.param(
+            ["--shape", "conv", "--rps", "1", "--slo", "ttft=²"], "in whole numbers", id="no such digit"
+        ),
+        pytest.param(["--shape", "low", "--seed", "-1"], "--seed: must be from 0 up, got -1", id="seed"),
         pytest.param(["--shape", "low", "--rps", "0.1", "--cold-start", "0"], "--cold-start", id="no time"),
     ],
 )
