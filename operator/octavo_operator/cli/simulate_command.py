@@ -16,7 +16,8 @@ from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.program import report_errors
-from octavo_operator.cli.render_command import ServiceRefused, add_model_options, read_model, read_world
+from octavo_operator.cli.render_command import ServiceRefused, read_config, read_model, read_world
+from octavo_operator.cli.service_file import add_file_option
 from octavo_operator.cli.simulate_load import read_load
 from octavo_operator.cli.simulate_plot import check_plot, write_plot
 from octavo_operator.cli.simulate_report import as_json, as_text
@@ -47,9 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="octavo simulate", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        *("--service", "-f"), dest="file", metavar="FILE", required=True, help="an InferenceService"
-    )
+    add_file_option(parser)
     load = parser.add_mutually_exclusive_group(required=True)
     load.add_argument(
         "--trace", metavar="FILE", type=Path, help="CSV: TIMESTAMP, ContextTokens, GeneratedTokens"
@@ -68,7 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cold-start", type=float, default=180.0, metavar="SECONDS", help="from a pod to Ready (180)"
     )
-    add_model_options(parser)
+    parser.add_argument(
+        "--model-config", metavar="FILE", type=Path, help="the model's config.json; default: the hub is asked"
+    )
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument(
         "--plot",
@@ -84,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     options = build_parser().parse_args(argv)
     if options.plot is not None:
         check_plot(options.plot)
-    options.namespace = None
+    options.namespace = options.commit = None
     world = read_world(options)
     policy = read_policy(world.spec, options.slo)
     setting = setting_of(policy, read_engine(world.spec, options), world.spec, options)
@@ -133,7 +134,9 @@ def _first_of(error: ValidationError) -> str:
 
 def read_engine(spec: InferenceServiceSpec, options: argparse.Namespace) -> SimulatedEngine:
     """The replica that the operator would plan; an accelerator's too, though no engine runs there yet."""
-    plan = plan_memory(spec, read_model(options, spec.model).config)
+    file = options.model_config
+    config = read_model(options, spec.model).config if file is None else read_config(file)
+    plan = plan_memory(spec, config)
     if isinstance(plan, Refusal):
         raise ServiceRefused(f"{plan.reason}: {plan.message}")
     prior = find_prior(summarize_plan(plan), ())

@@ -13,6 +13,7 @@ from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.cli.simulate_command import main, parse_slo
 from octavo_operator.cli.simulate_report import sparkline
 from octavo_operator.simulation.trace import parse_trace
+from tests.octavo_operator.builders import COMMIT
 from tests.octavo_operator.cli.test_render import Files
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
@@ -76,6 +77,14 @@ def test_simulate_takes_a_trace_that_ends_before_the_first_decision(
     trace.write_text(f"{HEADER}\n2026-01-01 00:00:00,40,5\n2026-01-01 00:00:02,40,5\n")
     assert main(arguments(files, "--trace", str(trace))) == 0
     assert "short.csv: 2 requests" in capsys.readouterr().out
+
+
+def test_service_that_follows_a_branch_is_simulated_from_a_configuration_alone(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files.service.write_text(files.service.read_text().replace(COMMIT, "main"))
+    assert main(arguments(files, "--trace", str(write_trace(tmp_path, count=20, gap=5.0)))) == 0
+    assert "20 requests" in capsys.readouterr().out
 
 
 def test_trace_that_a_spreadsheet_saved_is_read(
