@@ -32,9 +32,12 @@ TYPE_WORDS: Final = {
 }
 
 
-def add_file_option(parser: argparse.ArgumentParser) -> None:
+def add_file_option(parser: argparse.ArgumentParser, *other_names: str) -> None:
     parser.add_argument(
-        "-f", "--file", metavar="FILE", required=True, help="an InferenceService; - reads standard input"
+        *("-f", "--file", *other_names),
+        metavar="FILE",
+        required=True,
+        help="an InferenceService; - reads standard input",
     )
 
 

@@ -48,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="octavo simulate", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_file_option(parser)
+    add_file_option(parser, "--service")
     load = parser.add_mutually_exclusive_group(required=True)
     load.add_argument(
         "--trace", metavar="FILE", type=Path, help="CSV: TIMESTAMP, ContextTokens, GeneratedTokens"

@@ -87,6 +87,14 @@ def test_service_that_follows_a_branch_is_simulated_from_a_configuration_alone(
     assert "20 requests" in capsys.readouterr().out
 
 
+def test_service_may_be_called_service(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, service, *others = arguments(files, "--trace", str(write_trace(tmp_path, count=20, gap=5.0)))
+    assert main(["--service", service, *others]) == 0
+    assert "20 requests" in capsys.readouterr().out
+
+
 def test_trace_that_a_spreadsheet_saved_is_read(
     files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
