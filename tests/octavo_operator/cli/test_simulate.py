@@ -173,7 +173,13 @@ def test_simulate_refuses_what_it_cannot_run(
         pytest.param(["a,b"], "no column ContextTokens, GeneratedTokens, TIMESTAMP", id="other columns"),
         pytest.param([HEADER], "holds no request", id="empty"),
         pytest.param([HEADER, "yesterday,1,1"], "line 2", id="no time"),
-        pytest.param([HEADER, "2026-01-01 00:00:00,0,1"], "from 1 up", id="no tokens"),
+        pytest.param([HEADER, "2026-01-01 00:00:00,0,1"], "line 2: tokens must be from 1 to", id="no tokens"),
+        pytest.param(
+            [HEADER, f"2026-01-01 00:00:00,1,{10**22}"], "line 2: tokens must be from 1 to", id="no count"
+        ),
+        pytest.param(
+            [HEADER, "2026-01-01 00:00:00,1," + "1" * 200_000], "line 2: field larger", id="no table"
+        ),
         pytest.param([HEADER, "2026-01-01 00:00:00,5"], "line 2", id="half a row"),
     ],
 )
