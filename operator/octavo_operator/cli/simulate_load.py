@@ -45,6 +45,8 @@ class Load:
     refused: int
     """Longer ones."""
     rate: Rate
+    out_of_reach: str = ""
+    """Why even one such request misses the objective on a replica of its own; empty where it does not."""
 
 
 def read_load(options: argparse.Namespace, setting: Setting, policy: Autoscaling) -> Load:
@@ -54,7 +56,8 @@ def read_load(options: argparse.Namespace, setting: Setting, policy: Autoscaling
     else:
         workload, rate = _draw_shape(options, setting, policy)
     kept, refused = _fitting_some(workload, setting.engine)
-    return Load(workload=kept, refused=refused, rate=rate)
+    need = first_need(kept.requests, setting.engine, policy, cold_start_seconds=setting.cold_start_seconds)
+    return Load(workload=kept, refused=refused, rate=rate, out_of_reach=need.model.capacity.infeasible)
 
 
 def _read_trace(options: argparse.Namespace) -> tuple[Workload, Rate]:

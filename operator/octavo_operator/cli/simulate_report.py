@@ -26,6 +26,7 @@ def as_json(comparison: Comparison, load: Load) -> dict[str, Any]:
             "source": load.rate.source,
             "reason": load.rate.reason,
         },
+        "outOfReach": load.out_of_reach or None,
         "outcomes": [asdict(outcome) for outcome in comparison.outcomes],
         "decisions": [asdict(moment) for moment in comparison.changes],
     }
@@ -36,7 +37,7 @@ def as_text(comparison: Comparison, load: Load, setting: Setting) -> str:
         describe_load(load),
         describe_replica(setting.engine),
         describe_objective(setting),
-        *remarks(load),
+        *remarks(load, setting),
     ]
     lines += ["", f"{'policy':<22}{'attained':>9}{'TTFT':>8}{'TPOT':>8}{'hours':>9}{'reversals/h':>13}"]
     lines += [_row(outcome) for outcome in comparison.outcomes]
@@ -65,7 +66,7 @@ def describe_objective(setting: Setting) -> str:
     )
 
 
-def remarks(load: Load) -> list[str]:
+def remarks(load: Load, setting: Setting) -> list[str]:
     """What is to be known of the load that its figures do not say."""
     found = []
     if load.rate.source == "chosen":
@@ -73,6 +74,14 @@ def remarks(load: Load) -> list[str]:
         found.append(f"Rate: {rate:g} req/s was chosen (--rps {rate:g}): {load.rate.reason}")
     if load.refused:
         found.append(f"{load.refused} longer requests left out: an engine would refuse them")
+    if load.out_of_reach:
+        found.append(f"No number of replicas keeps the objective: {load.out_of_reach}")
+    if load.workload.seconds <= setting.cold_start_seconds:
+        found.append(
+            "The load is over before a replica that it asks for has started "
+            f"({setting.cold_start_seconds:g} s): all policies serve it with minReplicas "
+            f"({setting.initial_replicas})"
+        )
     return found
 
 

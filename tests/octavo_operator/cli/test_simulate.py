@@ -76,7 +76,20 @@ def test_simulate_takes_a_trace_that_ends_before_the_first_decision(
     trace = tmp_path / "short.csv"
     trace.write_text(f"{HEADER}\n2026-01-01 00:00:00,40,5\n2026-01-01 00:00:02,40,5\n")
     assert main(arguments(files, "--trace", str(trace))) == 0
-    assert "short.csv: 2 requests" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "short.csv: 2 requests" in printed
+    assert "over before a replica that it asks for has started (180 s): all policies serve it with" in printed
+
+
+def test_objective_that_no_number_of_replicas_keeps_is_told_with_its_reason(
+    files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of zeros alone would look like too few replicas."""
+    given = arguments(files, "--trace", str(write_trace(tmp_path, count=20, gap=5.0)), "--slo", "tpot=1")
+    assert main([*given]) == 0
+    assert "No number of replicas keeps the objective: a step takes " in capsys.readouterr().out
+    assert main([*given, "--output", "json"]) == 0
+    assert "the objective for TPOT is 1 ms" in json.loads(capsys.readouterr().out)["outOfReach"]
 
 
 def test_service_that_follows_a_branch_is_simulated_from_a_configuration_alone(
