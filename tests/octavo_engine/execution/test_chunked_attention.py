@@ -83,7 +83,7 @@ def test_text_across_chunks_is_transformers_when_the_pool_makes_sequences_give_w
     model_dir: Path, oracle: Any, prompted: list[Prompted], drafts: int
 ) -> None:
     engine = load_engine(
-        model_dir, max_num_batched_tokens=7, num_kv_blocks=56, block_size=4, speculative_ngram=drafts
+        model_dir, max_num_batched_tokens=7, num_kv_blocks=44, block_size=4, speculative_ngram=drafts
     )
     expect_short_outputs(engine)
     assert_as_expected(engine, oracle, prompted[:-1])
