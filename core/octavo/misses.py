@@ -82,6 +82,9 @@ def slow_share(costs: StepCosts, traffic: Traffic, tpot: float, rate: float) -> 
 
     One with n gaps between its tokens is slow if, in n times that, more prefill arrives than its n plain
     steps leave time for. A prompt that is too long by itself is enough; shorter ones add up.
+
+    One that ends sooner is counted as if it stayed that long: where a prompt takes more time than an answer
+    can spare, that is too many, and the more the longer it may take.
     """
     plain, token = _plain_step(costs, traffic, rate), costs.prefill_token_seconds
     if plain >= tpot:
