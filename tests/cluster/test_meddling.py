@@ -186,7 +186,12 @@ class Wanderer:
             return settled and ready["status"] == "True" and len(self.stage.list("deployments")) == 1
 
         wait_for(is_ready, f"{word} to serve alone")
-        assert all(self.commits[word] in json.dumps(pod["spec"]) for pod in self.stage.pods())
+
+        def has_only_its_pods() -> bool:
+            """Those of a Deployment that is gone are collected by the cluster, a moment later."""
+            return all(self.commits[word] in json.dumps(pod["spec"]) for pod in self.stage.pods())
+
+        wait_for(has_only_its_pods, f"no pod of other weights than those of {word}")
 
 
 def test_same_words_serve_the_same_weights_through_random_edits_and_restarts(stage: Stage) -> None:

@@ -236,13 +236,13 @@ def test_canary_behind_a_route_gets_exactly_its_share_and_then_all(
     (candidate,) = stage.wait_pods(second)
     assert backends(stage) == [("Service", old, 100)]
     new = f"tiny-{candidate['metadata']['labels']['octavo.dev/revision']}"
-    assert new in names_of(stage, "services"), "a candidate answers on its own Service"
+    wait_for(lambda: new in names_of(stage, "services"), "the candidate's own Service")
     stage.make_ready([candidate])
     shares = {("Service", old, 90), ("Service", new, 10)}
     wait_for(lambda: set(backends(stage)) == shares, "the tenth")
-    assert names_of(stage, "poddisruptionbudgets") == {old, new}
+    wait_for(lambda: names_of(stage, "poddisruptionbudgets") == {old, new}, "a budget for each")
 
     wait_for(lambda: backends(stage) == [("Service", new, 100)], "all of it")
     stage.wait_condition("Ready", "True")
     wait_for(lambda: names_of(stage, "services") == {"tiny", new}, "the old one's Service to go")
-    assert names_of(stage, "networkpolicies") == {new}
+    wait_for(lambda: names_of(stage, "networkpolicies") == {new}, "the old one's policy to go")
