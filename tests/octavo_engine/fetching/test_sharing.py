@@ -42,8 +42,12 @@ def wait_until(condition, seconds: float = 20.0) -> None:
 
 
 def partial_bytes(folder: Path) -> int:
-    incoming = folder / INCOMING
-    return sum(path.stat().st_size for path in incoming.iterdir()) if incoming.is_dir() else 0
+    """Of the files on their way; one that arrives while it is looked at is on its way no more."""
+    incoming, num_bytes = folder / INCOMING, 0
+    for path in incoming.iterdir() if incoming.is_dir() else ():
+        with suppress(FileNotFoundError):
+            num_bytes += path.stat().st_size
+    return num_bytes
 
 
 def end_of(process: subprocess.Popen[str]) -> str:
