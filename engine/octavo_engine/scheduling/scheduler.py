@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from octavo_engine.scheduling.admission import (
@@ -248,13 +249,10 @@ class Scheduler:
         """Of all that would run. Who ends last comes first, so that blocks it shares are counted with it."""
         forecasts: list[Forecast] = []
         seen: set[int] = set()
-        for sequence in sorted((*self.running, candidate), key=self._expected_growth, reverse=True):
-            forecasts += self._blocks.forecast(
-                sequence,
-                growth=self._expected_growth(sequence),
-                seen=seen,
-                hit=hit if sequence is candidate else None,
-            )
+        growing = [(self._expected_growth(sequence), sequence) for sequence in (*self.running, candidate)]
+        for growth, sequence in sorted(growing, key=itemgetter(0), reverse=True):
+            own_hit = hit if sequence is candidate else None
+            forecasts += self._blocks.forecast(sequence, growth=growth, seen=seen, hit=own_hit)
         return forecasts
 
     def _expected_growth(self, sequence: Sequence) -> int:

@@ -74,18 +74,26 @@ def test_newest_sequence_is_preempted_and_keeps_its_text() -> None:
     assert engine.outputs[new] == continuation([2] * 7, "", 16)
 
 
+def ask_again_and_again(
+    engine: SimulatedEngine, *, clients: int, steps: int, apart: int, max_tokens: int, same_question: bool
+) -> None:
+    """Out of step, with limited answers; all questions start with one system prompt."""
+    in_flight: dict[int, str] = {}
+    for step in range(steps):
+        for client in range(min(clients, 1 + step // apart)):
+            if engine.scheduler.get(in_flight.get(client, "")) is None:
+                question = 0 if same_question else 1 + client
+                in_flight[client] = engine.add([0] * 20 + [question] * 20, max_tokens=max_tokens)
+        engine.step()
+
+
 @pytest.mark.parametrize("clients", [6, 10])
 @pytest.mark.parametrize("same_question", [True, False], ids=["one-question", "own-questions"])
 def test_answers_whose_lengths_are_known_are_never_preempted(clients: int, same_question: bool) -> None:
-    """Clients ask again and again, out of step, and limit their answers; all start with one system prompt."""
     engine = simulated(num_blocks=32, block_size=16, budget=512, max_num_seqs=64)
-    in_flight: dict[int, str] = {}
-    for step in range(600):
-        for client in range(min(clients, 1 + step // 7)):
-            if engine.scheduler.get(in_flight.get(client, "")) is None:
-                question = 0 if same_question else 1 + client
-                in_flight[client] = engine.add([0] * 20 + [question] * 20, max_tokens=48)
-        engine.step()
+    ask_again_and_again(
+        engine, clients=clients, steps=600, apart=7, max_tokens=48, same_question=same_question
+    )
     assert len(engine.outputs) > 40
     assert engine.scheduler.counters.preemptions == 0
 
@@ -104,13 +112,7 @@ def test_answers_of_known_length_are_not_preempted_when_a_window_leaves_the_ques
     """Each then holds blocks of its own in the place of shared ones."""
     full = KVCacheGroup(layers=(0,))
     engine = simulated(num_blocks=64, budget=512, max_num_seqs=64, groups=(full, window))
-    in_flight: dict[int, str] = {}
-    for step in range(300):
-        for client in range(min(10, 1 + step // 3)):
-            if engine.scheduler.get(in_flight.get(client, "")) is None:
-                question = 0 if same_question else 1 + client
-                in_flight[client] = engine.add([0] * 20 + [question] * 20, max_tokens=24)
-        engine.step()
+    ask_again_and_again(engine, clients=10, steps=300, apart=3, max_tokens=24, same_question=same_question)
     assert len(engine.outputs) > 20
     assert engine.scheduler.counters.preemptions == 0
 
