@@ -143,7 +143,7 @@ def first_tokens(costs: StepCosts, traffic: Traffic, rate: float) -> FirstTokens
     load = rate * mean
     return FirstTokens(
         own_seconds=owns,
-        shares=tuple(prompts.shares),
+        shares=prompts.shares,
         load=load,
         wait_seconds=square / (2 * mean * (1 - load)) if load < 1 else math.inf,
         step_seconds=tpot_seconds(costs, traffic, rate),

@@ -52,7 +52,8 @@ def own_tokens(requests: Records, request: int) -> int:
 @compiled
 def can_admit(law: StepLaw, requests: Records, replicas: Records, replica: int, request: int) -> bool:
     """Whether all its present tokens fit now, and the predicted peak stays inside the pool."""
-    needed = blocks_for(own_tokens(requests, request), law.block_tokens)
+    own = own_tokens(requests, request)
+    needed = blocks_for(own, law.block_tokens)
     prefix = max(replicas[replica]["shared_blocks"], requests[request]["shared"] // law.block_tokens)
     free = law.num_blocks - replicas[replica]["used_blocks"] - (prefix - replicas[replica]["shared_blocks"])
     if needed > free:
@@ -67,7 +68,7 @@ def can_admit(law: StepLaw, requests: Records, replicas: Records, replica: int, 
         left[index] = remaining_tokens(law, requests, replicas, replica, other)
         tokens[index] = own_tokens(requests, other)
     left[count] = remaining_tokens(law, requests, replicas, replica, request)
-    tokens[count] = own_tokens(requests, request)
+    tokens[count] = own
     limit = law.num_blocks - int(law.num_blocks * WATERMARK_RATIO)
     return bool(prefix + peak_blocks(left, tokens, law.block_tokens) <= limit)
 
