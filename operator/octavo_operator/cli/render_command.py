@@ -111,10 +111,7 @@ def read_model(options: argparse.Namespace, model: ModelSource) -> ModelAtHub:
     if options.model_config is None:
         if options.commit is not None:
             raise InvalidSpec("--commit: goes with --model-config; the hub is asked for the words otherwise")
-        answer = asyncio.run(look_up(hub_endpoint(), model))
-        if isinstance(answer, Refusal):
-            raise ClusterUnavailable(answer.message)
-        return answer
+        return ask_hub(model)
     pinned = model.revision if is_commit_of(parse_model_uri(model.uri), model.revision) else None
     commit = options.commit or pinned
     if commit is None or not is_commit_of(parse_model_uri(model.uri), commit):
@@ -131,6 +128,13 @@ def read_files(options: argparse.Namespace, model: ModelSource, commit: str) -> 
     if options.model_config is not None:
         return NO_FILES
     answer = asyncio.run(look_up_files(hub_endpoint(), model.uri, commit))
+    if isinstance(answer, Refusal):
+        raise ClusterUnavailable(answer.message)
+    return answer
+
+
+def ask_hub(model: ModelSource) -> ModelAtHub:
+    answer = asyncio.run(look_up(hub_endpoint(), model))
     if isinstance(answer, Refusal):
         raise ClusterUnavailable(answer.message)
     return answer

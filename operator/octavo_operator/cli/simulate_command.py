@@ -16,7 +16,7 @@ from octavo_operator.api.spec import Autoscaling, InferenceServiceSpec
 from octavo_operator.api.spec.scaling import ServiceLevelObjective
 from octavo_operator.cli.exit_statuses import OK
 from octavo_operator.cli.program import report_errors
-from octavo_operator.cli.render_command import ServiceRefused, read_config, read_model, read_world
+from octavo_operator.cli.render_command import ServiceRefused, ask_hub, read_config, read_world
 from octavo_operator.cli.service_file import add_file_option
 from octavo_operator.cli.simulate_load import read_load
 from octavo_operator.cli.simulate_plot import check_plot, write_plot
@@ -33,8 +33,8 @@ from octavo_operator.simulation.workloads import SHAPES
 
 DESCRIPTION: Final = """\
 What the planner of mode SLO would do for a service under a load, simulated step by step, beside KEDA on
-requests in flight and a fixed number. Steps cost what the operator assumes before it has seen one, with
-noise and stalls on top; a real service may be faster or slower.
+requests in flight, an HPA on the KV cache and a fixed number. Steps cost what the operator assumes before
+it has seen one, with noise and stalls on top; a real service may be faster or slower.
 Exit status: 0 simulated, 2 bad input, 4 no answer of the hub."""
 SLO_FIELDS: Final = {
     "ttft": "ttft_milliseconds",
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     options = build_parser().parse_args(argv)
     if options.plot is not None:
         check_plot(options.plot)
-    options.namespace = options.commit = None
+    options.namespace = None
     world = read_world(options)
     policy = read_policy(world.spec, options.slo)
     setting = setting_of(policy, read_engine(world.spec, options), world.spec, options)
@@ -135,7 +135,7 @@ def _first_of(error: ValidationError) -> str:
 def read_engine(spec: InferenceServiceSpec, options: argparse.Namespace) -> SimulatedEngine:
     """The replica that the operator would plan; an accelerator's too, though no engine runs there yet."""
     file = options.model_config
-    config = read_model(options, spec.model).config if file is None else read_config(file)
+    config = ask_hub(spec.model).config if file is None else read_config(file)
     plan = plan_memory(spec, config)
     if isinstance(plan, Refusal):
         raise ServiceRefused(f"{plan.reason}: {plan.message}")

@@ -17,18 +17,8 @@ from octavo_operator.simulation.first_need import first_need
 from octavo_operator.simulation.run import Setting
 from octavo_operator.simulation.workloads import draw_workload
 from tests.octavo_operator.cli.test_render import Files
+from tests.octavo_operator.decide.test_sizing import LLAMA_8B
 
-LLAMA_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-}
 SLO = "ttft=4000,tpot=120"
 SETTING = Setting(engine=A10_8B, initial_replicas=1)
 
